@@ -1,0 +1,14 @@
+export { CloudlessError, InvalidInputError, assert, assertNever, errorFields, errorKindOf, errorMessageOf } from './errors.js';
+export type { ErrorKind, Violation } from './errors.js';
+export { StoppedError, sleep } from './clock.js';
+export type { Clock, StopSignal, Timer } from './clock.js';
+export { createSeededRandom } from './random.js';
+export type { Random } from './random.js';
+export { randomHex, replicaIdOf, toContainerId, toNodeId, toReplicaId, toWorkloadId } from './ids.js';
+export type { Branded, ContainerId, NodeId, ReplicaId, WorkloadId } from './ids.js';
+export { backoffDelayMs } from './backoff.js';
+export type { BackoffPolicy } from './backoff.js';
+export { WorkQueue } from './work-queue.js';
+export type { WorkQueueOptions, WorkResult } from './work-queue.js';
+export { silentLog } from './log.js';
+export type { Log, LogFields } from './log.js';

@@ -1,0 +1,145 @@
+import type { ContainerId, StopSignal } from '@cloudless/base';
+
+/** A port that the workload listens on. */
+export interface PortRequest {
+  /** DNS label, unique in the container. */
+  readonly name: string;
+  /** The number the user declared, 1 to 65535. A runtime with its own network per container listens there. */
+  readonly port: number;
+  readonly protocol: 'tcp' | 'udp';
+}
+
+/** What to run. Complete: nothing is looked up elsewhere. */
+export interface ContainerRequest {
+  /** 64 hex digits, made by the caller, new for each start. */
+  readonly containerId: ContainerId;
+  /** Who owns it; kept by the runtime and given back by `list`, so that an agent finds its own again. */
+  readonly labels: Readonly<Record<string, string>>;
+  /** Image reference; absent for a plain process. */
+  readonly image?: string;
+  /** Executable and its first arguments; empty means the image's own entry point. */
+  readonly command: readonly string[];
+  readonly args: readonly string[];
+  readonly env: Readonly<Record<string, string>>;
+  /** Absolute path; absent means the runtime's default (a fresh directory of the container's own for processes). */
+  readonly workingDir?: string;
+  readonly ports: readonly PortRequest[];
+  /** Enforced limits; absent means none. CPU in millicores, memory in bytes. */
+  readonly limits: { readonly cpuMillis?: number; readonly memoryBytes?: number };
+}
+
+/** Where a declared port is reached. */
+export interface ContainerEndpoint {
+  readonly portName: string;
+  readonly ip: string;
+  readonly port: number;
+}
+
+/** `running`: its main process lives. `exited`: it ended; `exitCode` and `finishedAtMs` are set. */
+export type ContainerPhase = 'running' | 'exited';
+
+/** What the runtime knows about one container. Times are wall-clock milliseconds since the epoch. */
+export interface ContainerStatus {
+  readonly containerId: ContainerId;
+  readonly labels: Readonly<Record<string, string>>;
+  readonly phase: ContainerPhase;
+  /** Process id of the main process while it runs. */
+  readonly pid?: number;
+  readonly startedAtMs: number;
+  readonly finishedAtMs?: number;
+  /** 0 to 255; 128 + n when ended by signal n, as shells count; -1 when it ended while nobody could see its code. */
+  readonly exitCode?: number;
+  /** One phrase for people: `completed`, `exit code 3`, `killed by SIGKILL`, `out of memory`, `lost with the machine`. */
+  readonly reason?: string;
+  readonly endpoints: readonly ContainerEndpoint[];
+}
+
+/** A container began to run or ended. */
+export interface ContainerEvent {
+  readonly kind: 'started' | 'exited';
+  readonly status: ContainerStatus;
+}
+
+export type LogStream = 'stdout' | 'stderr';
+
+/** One line of output, without its line end. */
+export interface LogLine {
+  /** Counts from 1 in each container, over both streams, without gap. */
+  readonly sequence: bigint;
+  readonly stream: LogStream;
+  /** When the runtime read it, wall-clock milliseconds since the epoch. */
+  readonly timeMs: number;
+  /** Raw bytes: output need not be UTF-8. At most 16 KiB; a longer line is continued in the next entry with `partial`. */
+  readonly text: Uint8Array;
+  /** The line goes on in the next entry of the same stream. */
+  readonly partial: boolean;
+}
+
+/** Which lines. All conditions hold together. */
+export interface LogRequest {
+  /** Goes on with new lines until the container has ended and all is read. */
+  readonly follow: boolean;
+  /** Only the last this many of what is there now (before following); 0 means only new lines. */
+  readonly tailLines?: number;
+  /** Only lines with a time at or after this, milliseconds since the epoch. */
+  readonly sinceMs?: number;
+  /** Only lines with a greater sequence number: resumes where a reader stopped. */
+  readonly afterSequence?: bigint;
+  readonly streams?: readonly LogStream[];
+}
+
+/** A command to run beside the main process, with its environment and directory. */
+export interface ExecRequest {
+  readonly command: readonly string[];
+  /** Ends it (the whole process group) after this many milliseconds with kind `deadline`. */
+  readonly timeoutMs?: number;
+  readonly stdin?: Uint8Array;
+}
+
+/** What a command wrote and how it ended; a failing command is an exit code, not an error. */
+export type ExecEvent =
+  | { readonly kind: 'output'; readonly stream: LogStream; readonly data: Uint8Array }
+  | { readonly kind: 'exited'; readonly exitCode: number };
+
+/**
+ * Runs containers or processes on this machine. Everything it runs outlives the caller's process; a new caller finds it
+ * by `list` and goes on. Calls with an unknown container id throw kind `notFound`.
+ */
+export interface ContainerRuntime {
+  /** Name as in the workload's `runtime` field: `process` or `cri`. */
+  readonly name: string;
+  /** Version text of what stands behind it. */
+  version(): Promise<string>;
+  /** What it can do, as the scheduler filters by: `runtime.process`, `limits.memory`, `exec.tty`… */
+  capabilities(): readonly string[];
+  /**
+   * Starts a container and resolves when its main process runs (it may have ended again).
+   * @throws kind `invalid` for what can never start here (no command, unknown executable, missing directory), `exists` for
+   *   an id in use, `exhausted` when ports, processes or space ran out, `unimplemented` for what this runtime lacks.
+   */
+  start(request: ContainerRequest): Promise<ContainerStatus>;
+  /**
+   * SIGTERM to all its processes, SIGKILL after `graceMs` (0: at once). Resolves when it has ended; at once if it had.
+   * A second call with a shorter grace hastens the first.
+   */
+  stop(containerId: ContainerId, graceMs: number): Promise<ContainerStatus>;
+  /** Forgets an ended container with its logs and files. @throws kind `precondition` while it runs. Unknown is no error. */
+  remove(containerId: ContainerId): Promise<void>;
+  /** All containers of this runtime that have not been removed. */
+  list(): Promise<readonly ContainerStatus[]>;
+  /**
+   * Every start and exit from the call on; none between a `list` made after this call and the events is lost (one may be
+   * seen twice). Ends when `signal` is aborted; throws kind `unavailable` when the runtime went away.
+   */
+  events(signal: StopSignal): AsyncIterable<ContainerEvent>;
+  /** Lines in order of their sequence number, each once. Survives rotation. Ends when `signal` is aborted. */
+  logs(containerId: ContainerId, request: LogRequest, signal: StopSignal): AsyncIterable<LogLine>;
+  /**
+   * Runs a command; the last event is `exited`. An aborted signal, or leaving the loop, ends the command and its children.
+   * @throws kind `precondition` when the container is not running, `invalid` when the command cannot be started,
+   *   `deadline` after the timeout, with what was written before it already delivered.
+   */
+  exec(containerId: ContainerId, request: ExecRequest, signal: StopSignal): AsyncIterable<ExecEvent>;
+  /** Lets go of connections and files. What runs goes on. */
+  close(): Promise<void>;
+}
