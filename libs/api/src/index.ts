@@ -1,1 +1,13 @@
 export * from './gen.js';
+export { createAgentClient, createCoordinatorClient } from './clients.js';
+export type { AgentClient, CoordinatorClient } from './clients.js';
+export { DEFAULTS, capabilitiesOf, namespaceOf, portNameOf, toTemplate, withDefaults } from './defaults.js';
+export { codeOfKind, createErrorInterceptor, fromConnectError, kindOfCode, toConnectError } from './errors.js';
+export { matchesLabels, parseLabelSelector } from './label-selector.js';
+export type { LabelCondition, LabelSelector } from './label-selector.js';
+export { pageOf } from './paging.js';
+export type { Page } from './paging.js';
+export { diffSpecs, updateSpec } from './spec-fields.js';
+export type { SpecChange } from './spec-fields.js';
+export { checkSpec, refuseUnsupported } from './spec-rules.js';
+export { createValidationInterceptor, validateMessage } from './validation.js';

@@ -1,0 +1,87 @@
+import { clone, create } from '@bufbuild/protobuf';
+import { durationFromMs } from '@bufbuild/protobuf/wkt';
+import {
+  DisconnectSchema,
+  ResourceListSchema,
+  ResourcesSchema,
+  RestartPolicySchema,
+  RestartPolicy_Policy,
+  RolloutSchema,
+  WorkloadSpecSchema,
+  PlacementSchema,
+  type WorkloadSpec,
+} from './gen.js';
+
+/** What an absent field of a spec means. */
+export const DEFAULTS = {
+  replicas: 1,
+  priority: 50,
+  cpuMillis: 100,
+  memoryBytes: 64n * 1024n * 1024n,
+  terminationGraceMs: 10_000,
+  /** When ports are declared; 0 otherwise. */
+  preStopDelayMs: 1_000,
+  maxSurge: 1,
+  maxUnavailable: 0,
+  minReadyMs: 2_000,
+  progressDeadlineMs: 600_000,
+  maxFailedNew: 3,
+  /** For ON_FAILURE; the other policies have no limit. */
+  onFailureMaxRetries: 3,
+  stopAfterMs: 10_000,
+  namespace: 'default',
+  pageSize: 100,
+} as const;
+
+/** The namespace a request means. */
+export function namespaceOf(request: { readonly namespace: string }): string {
+  return request.namespace === '' ? DEFAULTS.namespace : request.namespace;
+}
+
+/** The name of a port that was declared without one. */
+export function portNameOf(port: { readonly name: string; readonly containerPort: number }): string {
+  return port.name === '' ? `port-${port.containerPort}` : port.name;
+}
+
+/** A copy of the spec in which every absent field has its default. `min_available` stays: its default depends on the count. */
+export function withDefaults(spec: WorkloadSpec): WorkloadSpec {
+  const full = clone(WorkloadSpecSchema, spec);
+  full.replicas ??= DEFAULTS.replicas;
+  full.priority ??= DEFAULTS.priority;
+  full.resources ??= create(ResourcesSchema);
+  full.resources.requests ??= create(ResourceListSchema);
+  full.resources.requests.cpuMillis ??= DEFAULTS.cpuMillis;
+  full.resources.requests.memoryBytes ??= DEFAULTS.memoryBytes;
+  full.placement ??= create(PlacementSchema);
+  full.restart ??= create(RestartPolicySchema);
+  if (full.restart.policy === RestartPolicy_Policy.ON_FAILURE) full.restart.maxRetries ??= DEFAULTS.onFailureMaxRetries;
+  full.terminationGracePeriod ??= durationFromMs(DEFAULTS.terminationGraceMs);
+  full.preStopDelay ??= durationFromMs(full.ports.length > 0 ? DEFAULTS.preStopDelayMs : 0);
+  for (const port of full.ports) port.name = portNameOf(port);
+  full.rollout ??= create(RolloutSchema);
+  full.rollout.maxSurge ??= DEFAULTS.maxSurge;
+  full.rollout.maxUnavailable ??= DEFAULTS.maxUnavailable;
+  full.rollout.minReadyDuration ??= durationFromMs(DEFAULTS.minReadyMs);
+  full.disconnect ??= create(DisconnectSchema);
+  return full;
+}
+
+/** The replica template: the spec with its defaults, without what a new version is not needed for. */
+export function toTemplate(spec: WorkloadSpec): WorkloadSpec {
+  const template = withDefaults(spec);
+  delete template.replicas;
+  delete template.rollout;
+  delete template.disconnect;
+  return template;
+}
+
+/** What a spec must find on a node, as the scheduler filters by. */
+export function capabilitiesOf(spec: WorkloadSpec): readonly string[] {
+  const runtime = spec.runtime !== '' ? spec.runtime : spec.image !== '' ? 'cri' : 'process';
+  const limits = spec.resources?.limits;
+  return [
+    `runtime.${runtime}`,
+    ...(limits?.cpuMillis !== undefined && limits.cpuMillis > 0 ? ['limits.cpu'] : []),
+    ...(limits?.memoryBytes !== undefined && limits.memoryBytes > 0n ? ['limits.memory'] : []),
+  ];
+}

@@ -1,0 +1,73 @@
+import { InvalidInputError } from '@cloudless/base';
+
+/** One condition on a set of labels. */
+export type LabelCondition =
+  | { readonly kind: 'in'; readonly key: string; readonly values: readonly string[] }
+  | { readonly kind: 'notIn'; readonly key: string; readonly values: readonly string[] }
+  | { readonly kind: 'exists'; readonly key: string }
+  | { readonly kind: 'absent'; readonly key: string };
+
+/** Conditions that must all hold; none means everything. */
+export type LabelSelector = readonly LabelCondition[];
+
+const KEY = '[A-Za-z0-9](?:[A-Za-z0-9._/-]*[A-Za-z0-9])?';
+const VALUE = '[A-Za-z0-9._-]*';
+const SET = new RegExp(`^(${KEY})\\s+(in|notin)\\s*\\(([^()]*)\\)$`);
+const EQUAL = new RegExp(`^(${KEY})\\s*(=|==|!=)\\s*(${VALUE})$`);
+const EXISTS = new RegExp(`^(!?)\\s*(${KEY})$`);
+
+/**
+ * Parses `key=value`, `key!=value`, `key`, `!key`, `key in (a,b)`, `key notin (a,b)`, separated by commas.
+ * @param text - Empty selects everything.
+ * @throws {@link InvalidInputError} naming the part that cannot be read.
+ */
+export function parseLabelSelector(text: string, field = 'label_selector'): LabelSelector {
+  if (text.trim() === '') return [];
+  return splitOutsideParentheses(text).map((part) => parseCondition(part.trim(), field));
+}
+
+function parseCondition(part: string, field: string): LabelCondition {
+  const set = SET.exec(part);
+  if (set?.[1] !== undefined && set[3] !== undefined) {
+    return { kind: set[2] === 'in' ? 'in' : 'notIn', key: set[1], values: set[3].split(',').map((value) => value.trim()) };
+  }
+  const equal = EQUAL.exec(part);
+  if (equal?.[1] !== undefined && equal[3] !== undefined) {
+    return { kind: equal[2] === '!=' ? 'notIn' : 'in', key: equal[1], values: [equal[3]] };
+  }
+  const exists = EXISTS.exec(part);
+  if (exists?.[2] !== undefined) return { kind: exists[1] === '!' ? 'absent' : 'exists', key: exists[2] };
+  throw new InvalidInputError([{ field, message: `cannot read "${part}"; write key=value, key!=value, key, !key or key in (a,b)` }]);
+}
+
+function splitOutsideParentheses(text: string): string[] {
+  const parts: string[] = [];
+  let depth = 0;
+  let start = 0;
+  for (let at = 0; at < text.length; at += 1) {
+    if (text[at] === '(') depth += 1;
+    else if (text[at] === ')') depth -= 1;
+    else if (text[at] === ',' && depth === 0) {
+      parts.push(text.slice(start, at));
+      start = at + 1;
+    }
+  }
+  return [...parts, text.slice(start)];
+}
+
+/** Whether every condition holds. As in Kubernetes `key!=value` holds where the key is absent. */
+export function matchesLabels(selector: LabelSelector, labels: Readonly<Record<string, string>>): boolean {
+  return selector.every((condition) => {
+    const value = Object.hasOwn(labels, condition.key) ? labels[condition.key] : undefined;
+    switch (condition.kind) {
+      case 'in':
+        return value !== undefined && condition.values.includes(value);
+      case 'notIn':
+        return value === undefined || !condition.values.includes(value);
+      case 'exists':
+        return value !== undefined;
+      case 'absent':
+        return value === undefined;
+    }
+  });
+}

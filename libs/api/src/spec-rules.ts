@@ -1,0 +1,147 @@
+import { CloudlessError, InvalidInputError, type Violation } from '@cloudless/base';
+import { isFieldSet, type Message } from '@bufbuild/protobuf';
+import { reflect } from '@bufbuild/protobuf/reflect';
+import { durationMs, type Duration } from '@bufbuild/protobuf/wkt';
+import { DEFAULTS, portNameOf } from './defaults.js';
+import {
+  Disconnect_Mode,
+  ProbeSchema,
+  Rollout_OnFailure,
+  Rollout_Promotion,
+  Rollout_Strategy,
+  SecurityContextSchema,
+  NetworkSchema,
+  ImagePullSchema,
+  RestartPolicy_Policy,
+  WorkloadSpec_Mode,
+  type ResourceList,
+  type WorkloadSpec,
+} from './gen.js';
+
+/**
+ * Rules over several fields of a spec, which its proto cannot say.
+ * @throws {@link InvalidInputError} with the paths below `spec`.
+ */
+export function checkSpec(spec: WorkloadSpec): void {
+  const violations = [...startRules(spec), ...portRules(spec), ...resourceRules(spec), ...restartRules(spec)];
+  if (violations.length > 0) throw new InvalidInputError(violations);
+}
+
+function* startRules(spec: WorkloadSpec): Generator<Violation> {
+  if (spec.image === '' && spec.command.length === 0) {
+    yield { field: 'spec', message: 'image or command is required: an image to run in a container, or a command to run as a process' };
+  }
+  if (spec.command[0] === '') yield { field: 'spec.command[0]', message: 'must name an executable' };
+  if (spec.image !== '' && spec.runtime === 'process') {
+    yield { field: 'spec.runtime', message: 'process runs commands, not images; leave runtime empty or remove image' };
+  }
+  if (spec.image === '' && spec.command.length > 0 && spec.runtime === 'cri') {
+    yield { field: 'spec.runtime', message: 'cri needs an image' };
+  }
+  for (const key of Object.keys(spec.env)) {
+    if (key.includes('\0')) yield { field: `spec.env["${key}"]`, message: 'must not contain a NUL character' };
+  }
+  for (const [index, word] of [...spec.command, ...spec.args].entries()) {
+    if (!word.includes('\0')) continue;
+    const inCommand = index < spec.command.length;
+    const field = inCommand ? `spec.command[${index}]` : `spec.args[${index - spec.command.length}]`;
+    yield { field, message: 'must not contain a NUL character' };
+  }
+}
+
+function* portRules(spec: WorkloadSpec): Generator<Violation> {
+  const names = new Set<string>();
+  const numbers = new Set<string>();
+  for (const [index, port] of spec.ports.entries()) {
+    const name = portNameOf(port);
+    const number = `${port.containerPort}/${port.protocol}`;
+    if (names.has(name)) yield { field: `spec.ports[${index}].name`, message: `"${name}" is used twice` };
+    if (numbers.has(number)) yield { field: `spec.ports[${index}].container_port`, message: `${port.containerPort} is declared twice` };
+    names.add(name);
+    numbers.add(number);
+  }
+}
+
+function* resourceRules(spec: WorkloadSpec): Generator<Violation> {
+  const { requests, limits } = spec.resources ?? {};
+  const cpu = limits?.cpuMillis ?? 0;
+  const memory = limits?.memoryBytes ?? 0n;
+  if (cpu > 0 && (requests?.cpuMillis ?? DEFAULTS.cpuMillis) > cpu) {
+    yield { field: 'spec.resources.limits.cpu_millis', message: `${cpu} is below the request of ${requests?.cpuMillis ?? DEFAULTS.cpuMillis}` };
+  }
+  if (memory > 0n && (requests?.memoryBytes ?? DEFAULTS.memoryBytes) > memory) {
+    yield {
+      field: 'spec.resources.limits.memory_bytes',
+      message: `${memory} is below the request of ${requests?.memoryBytes ?? DEFAULTS.memoryBytes}`,
+    };
+  }
+}
+
+function* restartRules(spec: WorkloadSpec): Generator<Violation> {
+  if (spec.restart?.policy === RestartPolicy_Policy.NEVER && (spec.restart.maxRetries ?? 0) > 0) {
+    yield { field: 'spec.restart.max_retries', message: 'a workload that is never restarted has no retries; use ON_FAILURE' };
+  }
+}
+
+/**
+ * Refuses what is part of the API and not built. A field set to its default is never refused.
+ * @throws kind `unimplemented`, naming each field.
+ */
+export function refuseUnsupported(spec: WorkloadSpec): void {
+  const fields = unsupportedFields(spec);
+  if (fields.length === 0) return;
+  throw new CloudlessError(
+    'unimplemented',
+    `${fields.join(', ')}: not supported in this version; leave ${fields.length === 1 ? 'it' : 'them'} out`,
+  );
+}
+
+function unsupportedFields(spec: WorkloadSpec): string[] {
+  const { rollout, disconnect, resources, placement } = spec;
+  const checks: readonly (readonly [string, boolean])[] = [
+    ['spec.mode', spec.mode !== WorkloadSpec_Mode.REPLICATED],
+    ['spec.priority (over 100 would preempt)', (spec.priority ?? DEFAULTS.priority) > 100],
+    ['spec.liveness_probe', isPresent(ProbeSchema, spec.livenessProbe)],
+    ['spec.readiness_probe', isPresent(ProbeSchema, spec.readinessProbe)],
+    ['spec.startup_probe', isPresent(ProbeSchema, spec.startupProbe)],
+    ['spec.security', isPresent(SecurityContextSchema, spec.security)],
+    ['spec.volumes', spec.volumes.length > 0],
+    ['spec.network', isPresent(NetworkSchema, spec.network)],
+    ['spec.image_pull', isPresent(ImagePullSchema, spec.imagePull)],
+    ['spec.secrets', spec.secrets.length > 0],
+    ...resourceChecks('spec.resources.requests', resources?.requests),
+    ...resourceChecks('spec.resources.limits', resources?.limits),
+    ...spec.ports.map((port, index) => [`spec.ports[${index}].host_port`, port.hostPort !== 0] as const),
+    ...(placement?.tolerations ?? []).map(
+      (toleration, index) => [`spec.placement.tolerations[${index}].toleration_period`, toleration.tolerationPeriod !== undefined] as const,
+    ),
+    ['spec.rollout.strategy', (rollout?.strategy ?? Rollout_Strategy.ROLLING_UPDATE) !== Rollout_Strategy.ROLLING_UPDATE],
+    ['spec.rollout.progress_deadline', differs(rollout?.progressDeadline, DEFAULTS.progressDeadlineMs)],
+    ['spec.rollout.max_failed_new', (rollout?.maxFailedNew ?? DEFAULTS.maxFailedNew) !== DEFAULTS.maxFailedNew],
+    ['spec.rollout.on_failure', (rollout?.onFailure ?? Rollout_OnFailure.PAUSE) !== Rollout_OnFailure.PAUSE],
+    ['spec.rollout.pause_duration', differs(rollout?.pauseDuration, 0)],
+    ['spec.rollout.promotion', (rollout?.promotion ?? Rollout_Promotion.AUTO) !== Rollout_Promotion.AUTO],
+    ['spec.rollout.steps', (rollout?.steps.length ?? 0) > 0],
+    ['spec.disconnect.mode', (disconnect?.mode ?? Disconnect_Mode.AVAILABLE) !== Disconnect_Mode.AVAILABLE],
+    ['spec.disconnect.lost_after', differs(disconnect?.lostAfter, 0)],
+    ['spec.disconnect.stop_after', differs(disconnect?.stopAfter, DEFAULTS.stopAfterMs)],
+  ];
+  return checks.filter(([, refused]) => refused).map(([field]) => field);
+}
+
+function resourceChecks(path: string, list: ResourceList | undefined): readonly (readonly [string, boolean])[] {
+  return [
+    [`${path}.storage_bytes`, (list?.storageBytes ?? 0n) !== 0n],
+    [`${path}.bandwidth_bps`, (list?.bandwidthBps ?? 0n) !== 0n],
+    [`${path}.gpus`, (list?.gpus ?? 0) !== 0],
+  ];
+}
+
+function differs(duration: Duration | undefined, defaultMs: number): boolean {
+  return duration !== undefined && durationMs(duration) !== defaultMs;
+}
+
+/** A message counts as written when any of its fields is: an empty one means its defaults. */
+function isPresent(schema: Parameters<typeof reflect>[0], message: Message | undefined): boolean {
+  return message !== undefined && schema.fields.some((field) => isFieldSet(message as never, field));
+}

@@ -1,0 +1,84 @@
+import { fromBinary, toBinary, type DescMessage, type MessageShape } from '@bufbuild/protobuf';
+import { EventSchema } from '@cloudless/api';
+import {
+  ClusterRecordSchema,
+  ControlRecordSchema,
+  LeaderRecordSchema,
+  NodeRecordSchema,
+  ReplicaRecordSchema,
+  RequestRecordSchema,
+  VersionRecordSchema,
+  WorkloadRecordSchema,
+} from '@cloudless/api/store';
+import { CloudlessError } from '@cloudless/base';
+
+/** The sorts of records, each with its schema. A record's key is `/<kind>/<id>`. */
+export const recordSchemas = {
+  /** Who we are; id `cluster`. */
+  meta: ClusterRecordSchema,
+  /** Who leads; id `leader`. */
+  leader: LeaderRecordSchema,
+  /** id: uid. */
+  workload: WorkloadRecordSchema,
+  /** Name index; id: `<namespace>/<name>`. Holds the uid and nothing else of the workload. */
+  name: WorkloadRecordSchema,
+  /** id: `<uid>/<version>`. */
+  version: VersionRecordSchema,
+  /** id: uid. */
+  control: ControlRecordSchema,
+  /** id: `<uid>/<sequence>`, both padded so that keys sort. */
+  replica: ReplicaRecordSchema,
+  /** id: node id. */
+  node: NodeRecordSchema,
+  /** id: the event's own. */
+  event: EventSchema,
+  /** id: the caller's request id. */
+  request: RequestRecordSchema,
+} as const satisfies Record<string, DescMessage>;
+
+export type RecordKind = keyof typeof recordSchemas;
+export type RecordOf<Kind extends RecordKind> = MessageShape<(typeof recordSchemas)[Kind]>;
+
+/** Everything the coordinator keeps is below this prefix. */
+export const ROOT = '/';
+
+/** The store's key of a record. */
+export function keyOf(kind: RecordKind, id: string): string {
+  return `${ROOT}${kind}/${id}`;
+}
+
+/** The kind and id of a key, or undefined for a key of a newer layout. */
+export function parseKey(key: string): { readonly kind: RecordKind; readonly id: string } | undefined {
+  const end = key.indexOf('/', 1);
+  if (end < 0) return undefined;
+  const kind = key.slice(1, end);
+  return Object.hasOwn(recordSchemas, kind) ? { kind: kind as RecordKind, id: key.slice(end + 1) } : undefined;
+}
+
+/** The record's bytes. */
+export function encodeRecord<Kind extends RecordKind>(kind: Kind, record: RecordOf<Kind>): Uint8Array {
+  return toBinary(recordSchemas[kind] as DescMessage, record as never);
+}
+
+/** @throws kind `internal` naming the key, when the bytes are not a record of its kind. */
+export function decodeRecord<Kind extends RecordKind>(kind: Kind, id: string, bytes: Uint8Array): RecordOf<Kind> {
+  try {
+    return fromBinary(recordSchemas[kind] as DescMessage, bytes) as unknown as RecordOf<Kind>;
+  } catch (reason) {
+    throw new CloudlessError('internal', `the record at ${keyOf(kind, id)} cannot be read`, { cause: reason });
+  }
+}
+
+const NUMBER_WIDTH = 10;
+const pad = (value: number | bigint): string => String(value).padStart(NUMBER_WIDTH, '0');
+
+export const versionKeyId = (uid: string, version: number): string => `${uid}/${pad(version)}`;
+export const replicaKeyId = (uid: string, sequence: bigint): string => `${uid}/${pad(sequence)}`;
+export const nameKeyId = (namespace: string, name: string): string => `${namespace}/${name}`;
+export const CLUSTER_ID_KEY = 'cluster';
+export const LEADER_KEY = 'leader';
+/** Total order: by leadership, then by count within it. */
+export const eventId = (epoch: bigint, count: number): string => `${pad(epoch)}-${pad(count)}`;
+
+/** Version of this layout. A store with another one is refused. */
+export const SCHEMA_VERSION = 1;

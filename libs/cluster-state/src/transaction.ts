@@ -1,0 +1,78 @@
+import { create, type MessageInitShape } from '@bufbuild/protobuf';
+import { timestampFromMs } from '@bufbuild/protobuf/wkt';
+import { EventSchema } from '@cloudless/api';
+import type { Compare, Operation, Revision } from '@cloudless/state-store';
+import { encodeRecord, keyOf, replicaKeyId, type RecordKind, type RecordOf } from './records.js';
+import type { ReplicaRecord } from '@cloudless/api/store';
+import type { Stored } from './view.js';
+
+/** What an event says; id and time are given by the transaction. */
+export type EventInit = Omit<MessageInitShape<typeof EventSchema>, 'id' | 'time' | '$typeName' | '$unknown'>;
+
+/** Where events get their ids and time. */
+export interface EventStamp {
+  nextId(): string;
+  nowMs(): number;
+}
+
+/**
+ * Changes that are committed together or not at all. The condition should cover what the plan read, no more: unrelated
+ * writes then never make a plan stale.
+ */
+export class Transaction {
+  private readonly compareByKey = new Map<string, Compare>();
+  private readonly writeByKey = new Map<string, Operation>();
+
+  constructor(private readonly stamp: EventStamp) {}
+
+  /** Number of writes so far; a store takes at most 100. */
+  get size(): number {
+    return this.writeByKey.size;
+  }
+
+  /** Holds only while the record is as it was read, or absent. */
+  require(kind: RecordKind, id: string, read: { readonly revision: Revision } | 'absent'): this {
+    const key = keyOf(kind, id);
+    this.compareByKey.set(key, { key, is: read === 'absent' ? 'absent' : read.revision });
+    return this;
+  }
+
+  /** Writes a record, over what is there. */
+  put<Kind extends RecordKind>(kind: Kind, id: string, record: RecordOf<Kind>): this {
+    const key = keyOf(kind, id);
+    this.writeByKey.set(key, { put: key, value: encodeRecord(kind, record) });
+    return this;
+  }
+
+  delete(kind: RecordKind, id: string): this {
+    const key = keyOf(kind, id);
+    this.writeByKey.set(key, { delete: key });
+    return this;
+  }
+
+  /** Rewrites a replica, provided it is still as it was read. */
+  updateReplica(read: Stored<ReplicaRecord>, next: ReplicaRecord): this {
+    const id = replicaKeyId(next.uid, next.sequence);
+    return this.require('replica', id, read).put('replica', id, next);
+  }
+
+  /** Removes a replica, provided it is still as it was read. */
+  deleteReplica(read: Stored<ReplicaRecord>): this {
+    const id = replicaKeyId(read.value.uid, read.value.sequence);
+    return this.require('replica', id, read).delete('replica', id);
+  }
+
+  /** Writes an event with the changes it tells of: it is true exactly when they are. */
+  event(event: EventInit): this {
+    const id = this.stamp.nextId();
+    return this.put('event', id, create(EventSchema, { ...event, id, time: timestampFromMs(this.stamp.nowMs()) }));
+  }
+
+  compares(): readonly Compare[] {
+    return [...this.compareByKey.values()];
+  }
+
+  operations(): readonly Operation[] {
+    return [...this.writeByKey.values()];
+  }
+}

@@ -1,0 +1,197 @@
+import type { Event } from '@cloudless/api';
+import type { ControlRecord, NodeRecord, ReplicaRecord, RequestRecord, VersionRecord, WorkloadRecord } from '@cloudless/api/store';
+import type { Revision } from '@cloudless/state-store';
+import { nameKeyId, type RecordKind, type RecordOf } from './records.js';
+
+/** A record as of the revision that wrote it, the base of a conditional write. */
+export interface Stored<Value> {
+  readonly value: Value;
+  readonly revision: Revision;
+}
+
+/** One record before and after a change; absent means it did not or does not exist. */
+export interface RecordChange<Kind extends RecordKind = RecordKind> {
+  readonly kind: Kind;
+  readonly id: string;
+  readonly before?: RecordOf<Kind>;
+  readonly after?: RecordOf<Kind>;
+}
+
+/** The cluster's state as of one revision. Records are never changed in place: treat them as read-only. */
+export interface ClusterView {
+  readonly revision: Revision;
+  workload(uid: string): Stored<WorkloadRecord> | undefined;
+  workloadByName(namespace: string, name: string): Stored<WorkloadRecord> | undefined;
+  workloads(): Iterable<Stored<WorkloadRecord>>;
+  control(uid: string): Stored<ControlRecord> | undefined;
+  version(uid: string, version: number): VersionRecord | undefined;
+  /** Ascending. */
+  versions(uid: string): readonly VersionRecord[];
+  replica(id: string): Stored<ReplicaRecord> | undefined;
+  replicas(): Iterable<Stored<ReplicaRecord>>;
+  replicasOf(uid: string): Iterable<Stored<ReplicaRecord>>;
+  replicasOn(nodeId: string): Iterable<Stored<ReplicaRecord>>;
+  /** Replicas that wait for a node. */
+  unplaced(): Iterable<Stored<ReplicaRecord>>;
+  node(id: string): Stored<NodeRecord> | undefined;
+  nodes(): Iterable<Stored<NodeRecord>>;
+  /** Oldest first. */
+  events(): readonly Event[];
+  request(id: string): Stored<RequestRecord> | undefined;
+  requests(): Iterable<readonly [string, Stored<RequestRecord>]>;
+}
+
+type Group = Map<string, Map<string, Stored<ReplicaRecord>>>;
+
+/** The view that `ClusterState` keeps up to date. */
+export class IndexedView implements ClusterView {
+  revision: Revision = 0n;
+  private readonly byKind: { readonly [Kind in RecordKind]: Map<string, Stored<RecordOf<Kind>>> } = {
+    meta: new Map(),
+    leader: new Map(),
+    workload: new Map(),
+    name: new Map(),
+    version: new Map(),
+    control: new Map(),
+    replica: new Map(),
+    node: new Map(),
+    event: new Map(),
+    request: new Map(),
+  };
+  private readonly replicasById = new Map<string, Stored<ReplicaRecord>>();
+  private readonly byWorkload: Group = new Map();
+  private readonly byNode: Group = new Map();
+  private readonly waiting = new Map<string, Stored<ReplicaRecord>>();
+  private readonly versionsByWorkload = new Map<string, Map<number, VersionRecord>>();
+  private eventList: readonly Event[] | undefined;
+
+  /** Any record by kind and key id. */
+  get<Kind extends RecordKind>(kind: Kind, id: string): Stored<RecordOf<Kind>> | undefined {
+    return this.byKind[kind].get(id);
+  }
+
+  ids(kind: RecordKind): Iterable<string> {
+    return this.byKind[kind].keys();
+  }
+
+  workload(uid: string): Stored<WorkloadRecord> | undefined {
+    return this.byKind.workload.get(uid);
+  }
+
+  workloadByName(namespace: string, name: string): Stored<WorkloadRecord> | undefined {
+    const index = this.byKind.name.get(nameKeyId(namespace, name));
+    return index === undefined ? undefined : this.byKind.workload.get(index.value.uid);
+  }
+
+  workloads(): Iterable<Stored<WorkloadRecord>> {
+    return this.byKind.workload.values();
+  }
+
+  control(uid: string): Stored<ControlRecord> | undefined {
+    return this.byKind.control.get(uid);
+  }
+
+  version(uid: string, version: number): VersionRecord | undefined {
+    return this.versionsByWorkload.get(uid)?.get(version);
+  }
+
+  versions(uid: string): readonly VersionRecord[] {
+    return [...(this.versionsByWorkload.get(uid)?.values() ?? [])].sort((a, b) => a.version - b.version);
+  }
+
+  replica(id: string): Stored<ReplicaRecord> | undefined {
+    return this.replicasById.get(id);
+  }
+
+  replicas(): Iterable<Stored<ReplicaRecord>> {
+    return this.replicasById.values();
+  }
+
+  replicasOf(uid: string): Iterable<Stored<ReplicaRecord>> {
+    return this.byWorkload.get(uid)?.values() ?? [];
+  }
+
+  replicasOn(nodeId: string): Iterable<Stored<ReplicaRecord>> {
+    return this.byNode.get(nodeId)?.values() ?? [];
+  }
+
+  unplaced(): Iterable<Stored<ReplicaRecord>> {
+    return this.waiting.values();
+  }
+
+  node(id: string): Stored<NodeRecord> | undefined {
+    return this.byKind.node.get(id);
+  }
+
+  nodes(): Iterable<Stored<NodeRecord>> {
+    return this.byKind.node.values();
+  }
+
+  events(): readonly Event[] {
+    this.eventList ??= [...this.byKind.event.values()].map(({ value }) => value).sort((a, b) => (a.id < b.id ? -1 : 1));
+    return this.eventList;
+  }
+
+  request(id: string): Stored<RequestRecord> | undefined {
+    return this.byKind.request.get(id);
+  }
+
+  requests(): Iterable<readonly [string, Stored<RequestRecord>]> {
+    return this.byKind.request;
+  }
+
+  /** Takes in one change of the store and says what it changed. */
+  apply<Kind extends RecordKind>(kind: Kind, id: string, after: Stored<RecordOf<Kind>> | undefined): RecordChange<Kind> {
+    const map = this.byKind[kind];
+    const before = map.get(id);
+    if (after === undefined) map.delete(id);
+    else map.set(id, after);
+    if (kind === 'event') this.appendEvent(after as Stored<Event> | undefined, before !== undefined);
+    if (kind === 'version') this.indexVersion(id, after?.value as VersionRecord | undefined);
+    if (kind === 'replica') this.indexReplica(before as Stored<ReplicaRecord> | undefined, after as Stored<ReplicaRecord> | undefined);
+    return { kind, id, ...(before === undefined ? {} : { before: before.value }), ...(after === undefined ? {} : { after: after.value }) };
+  }
+
+  /** New events come in order, so the sorted list grows at its end; anything else makes it anew when next asked for. */
+  private appendEvent(after: Stored<Event> | undefined, replaced: boolean): void {
+    const last = this.eventList?.at(-1);
+    const inOrder = after !== undefined && !replaced && (last === undefined || last.id < after.value.id);
+    if (this.eventList !== undefined && inOrder) (this.eventList as Event[]).push(after.value);
+    else this.eventList = undefined;
+  }
+
+  private indexVersion(id: string, record: VersionRecord | undefined): void {
+    const [uid = '', number = ''] = id.split('/');
+    const versions = this.versionsByWorkload.get(uid) ?? new Map<number, VersionRecord>();
+    if (record === undefined) versions.delete(Number(number));
+    else versions.set(record.version, record);
+    if (versions.size === 0) this.versionsByWorkload.delete(uid);
+    else this.versionsByWorkload.set(uid, versions);
+  }
+
+  private indexReplica(before: Stored<ReplicaRecord> | undefined, after: Stored<ReplicaRecord> | undefined): void {
+    if (before !== undefined) {
+      this.replicasById.delete(before.value.id);
+      this.waiting.delete(before.value.id);
+      removeFrom(this.byWorkload, before.value.uid, before.value.id);
+      removeFrom(this.byNode, before.value.nodeId, before.value.id);
+    }
+    if (after === undefined) return;
+    this.replicasById.set(after.value.id, after);
+    addTo(this.byWorkload, after.value.uid, after);
+    if (after.value.nodeId === '') this.waiting.set(after.value.id, after);
+    else addTo(this.byNode, after.value.nodeId, after);
+  }
+}
+
+function addTo(group: Group, key: string, replica: Stored<ReplicaRecord>): void {
+  const members = group.get(key) ?? new Map<string, Stored<ReplicaRecord>>();
+  members.set(replica.value.id, replica);
+  group.set(key, members);
+}
+
+function removeFrom(group: Group, key: string, replicaId: string): void {
+  const members = group.get(key);
+  members?.delete(replicaId);
+  if (members?.size === 0) group.delete(key);
+}
