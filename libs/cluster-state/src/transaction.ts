@@ -50,6 +50,12 @@ export class Transaction {
     return this;
   }
 
+  /** Writes a replica that does not exist yet. */
+  createReplica(replica: ReplicaRecord): this {
+    const id = replicaKeyId(replica.uid, replica.sequence);
+    return this.require('replica', id, 'absent').put('replica', id, replica);
+  }
+
   /** Rewrites a replica, provided it is still as it was read. */
   updateReplica(read: Stored<ReplicaRecord>, next: ReplicaRecord): this {
     const id = replicaKeyId(next.uid, next.sequence);

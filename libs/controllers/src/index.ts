@@ -1,1 +1,10 @@
-export {};
+export { startControllers } from './controllers.js';
+export type { Controllers, ControllersOptions } from './controllers.js';
+export { effectiveNode, taintKey } from './effective-node.js';
+export type { EffectiveNode } from './effective-node.js';
+export { NodeDirectory } from './node-directory.js';
+export type { NodeDirectoryOptions, NodeSoftStatus } from './node-directory.js';
+export { Planner, impossibleLimitsOf } from './planner.js';
+export type { PlanSubject, PlannerDeps } from './planner.js';
+export { WorkloadReader } from './workload-reader.js';
+export { toPlacementRequest, toReservation, toSchedulerNode } from './scheduler-input.js';

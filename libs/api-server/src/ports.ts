@@ -1,0 +1,92 @@
+import type { Condition, ExplainWorkloadResponse, NodeStatus_Phase, NodeUsage, ReplicaStatus, Workload, WorkloadPlan, WorkloadSpec } from '@cloudless/api';
+import type { NodeRecord, ReplicaRecord, WorkloadRecord } from '@cloudless/api/store';
+import type { Clock, Log, Random } from '@cloudless/base';
+import type { ClusterState } from '@cloudless/cluster-state';
+import type { HandlerContext } from '@connectrpc/connect';
+
+/** What is known of a node now. */
+export interface NodeNow {
+  readonly phase: NodeStatus_Phase;
+  readonly alive: boolean;
+  readonly reason: string;
+  readonly memoryPressure: boolean;
+  readonly diskPressure: boolean;
+  readonly networkUnavailable: boolean;
+  readonly quarantined: boolean;
+  readonly reliability: number;
+  readonly usage?: NodeUsage;
+  readonly connectedSinceMs?: number;
+  readonly lastSeenMs?: number;
+}
+
+/** Liveness of nodes: told of sessions, asked for status. */
+export interface NodeLiveness {
+  connected(nodeId: string): number;
+  heard(nodeId: string): void;
+  disconnected(nodeId: string, session: number): void;
+  report(nodeId: string, conditions: readonly Condition[], usage?: NodeUsage): void;
+  forget(nodeId: string): void;
+  status(nodeId: string): NodeNow;
+  subscribe(listener: (nodeId: string) => void): () => void;
+}
+
+/** Makes the API's picture of records. */
+export interface Pictures {
+  read(record: WorkloadRecord, full: boolean): Workload;
+  readReplica(replica: ReplicaRecord): ReplicaStatus;
+}
+
+/** Plans and explanations. */
+export interface Planning {
+  plan(subject: {
+    readonly namespace: string;
+    readonly name: string;
+    readonly current: WorkloadRecord | undefined;
+    readonly spec: WorkloadSpec;
+  }): WorkloadPlan;
+  explain(record: WorkloadRecord): ExplainWorkloadResponse;
+}
+
+/** Facts of placement that the node calls show. */
+export interface Placements {
+  allocatedOn(nodeId: string): { readonly cpuMillis: number; readonly memoryBytes: number; readonly replicas: number };
+  /** The agent's word with the users' over it. */
+  effective(record: NodeRecord): Pick<NodeRecord, 'taints'> & {
+    readonly region: string;
+    readonly zone: string;
+    readonly labels: Readonly<Record<string, string>>;
+  };
+  /** What identifies a taint on a node. */
+  taintKey(taint: { readonly key: string; readonly effect: number }): string;
+}
+
+/** The connection a call came in on. */
+export interface CallConnection {
+  onPing(listener: () => void): () => void;
+  onClose(listener: () => void): () => void;
+}
+
+/** How often and how long agents speak, milliseconds. */
+export interface SessionTimings {
+  readonly leaseMs: number;
+  readonly pingMs: number;
+  readonly usageMs: number;
+}
+
+/** Needs of the handlers. */
+export interface ApiServerDeps {
+  readonly state: ClusterState;
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly log: Log;
+  readonly nodes: NodeLiveness;
+  readonly pictures: Pictures;
+  readonly planning: Planning;
+  readonly placements: Placements;
+  /** Why the limits of a spec leave an update no move; undefined when there is one. */
+  readonly impossibleLimitsOf: (spec: WorkloadSpec) => string | undefined;
+  readonly connectionOf: (context: HandlerContext) => CallConnection | undefined;
+  readonly timings: SessionTimings;
+  /** Version text of this coordinator. */
+  readonly version: string;
+}

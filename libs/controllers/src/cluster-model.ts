@@ -1,0 +1,67 @@
+import { toNodeId, toReplicaId } from '@cloudless/base';
+import type { NodeRecord, ReplicaRecord } from '@cloudless/api/store';
+import { holdsResources, type ClusterState, type ClusterView, type RecordChange } from '@cloudless/cluster-state';
+import type { Cluster } from '@cloudless/scheduler';
+import type { NodeDirectory } from './node-directory.js';
+import { toReservation, toSchedulerNode } from './scheduler-input.js';
+
+/** What {@link ClusterModel} works on. */
+export interface ClusterModelDeps {
+  readonly state: ClusterState;
+  readonly nodes: NodeDirectory;
+  /** An empty one; from then on only this model writes to it. */
+  readonly cluster: Cluster;
+}
+
+/**
+ * Keeps the scheduler's model in step with the state: every committed placement is reserved there before the commit
+ * resolves, so two placements never book the same resources.
+ */
+export class ClusterModel {
+  private readonly unsubscribes: (() => void)[];
+
+  constructor(private readonly deps: ClusterModelDeps) {
+    const view = deps.state.view();
+    for (const node of view.nodes()) this.takeNode(node.value);
+    for (const replica of view.replicas()) this.takeReplica(view, replica.value);
+    this.unsubscribes = [
+      deps.state.subscribe((changes) => this.apply(changes)),
+      deps.nodes.subscribe((nodeId) => this.refreshNode(nodeId)),
+    ];
+  }
+
+  close(): void {
+    for (const unsubscribe of this.unsubscribes) unsubscribe();
+  }
+
+  private apply(changes: readonly RecordChange[]): void {
+    const view = this.deps.state.view();
+    for (const { kind, id, before, after } of changes) {
+      if (kind === 'node') {
+        if (after === undefined) this.deps.cluster.removeNode(toNodeId(id));
+        else this.takeNode(after as NodeRecord);
+      } else if (kind === 'replica') {
+        if (after !== undefined) this.takeReplica(view, after as ReplicaRecord);
+        else if (before !== undefined) this.deps.cluster.release(toReplicaId((before as ReplicaRecord).id));
+      }
+    }
+  }
+
+  private refreshNode(nodeId: string): void {
+    const node = this.deps.state.view().node(nodeId);
+    if (node !== undefined) this.takeNode(node.value);
+  }
+
+  private takeNode(node: NodeRecord): void {
+    this.deps.cluster.upsertNode(toSchedulerNode(node, this.deps.nodes.status(node.id)));
+  }
+
+  private takeReplica(view: ClusterView, replica: ReplicaRecord): void {
+    const { cluster } = this.deps;
+    const workload = view.workload(replica.uid);
+    const template = view.version(replica.uid, replica.version)?.template;
+    cluster.release(toReplicaId(replica.id));
+    if (!holdsResources(replica) || workload === undefined || template === undefined) return;
+    cluster.reserve(toReservation(workload.value, replica, template));
+  }
+}

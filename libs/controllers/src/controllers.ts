@@ -1,0 +1,71 @@
+import type { Clock, Log, Random } from '@cloudless/base';
+import { holdsResources, type ClusterState } from '@cloudless/cluster-state';
+import { createCluster, type ScoreWeights } from '@cloudless/scheduler';
+import { ClusterModel } from './cluster-model.js';
+import { Janitor } from './janitor.js';
+import { NodeDirectory } from './node-directory.js';
+import { NodeReconciler } from './node-reconciler.js';
+import { Placer } from './placer.js';
+import { Planner } from './planner.js';
+import { Readiness } from './readiness.js';
+import { WorkloadReader } from './workload-reader.js';
+import { WorkloadReconciler } from './workload-reconciler.js';
+
+/** Needs of {@link startControllers}. */
+export interface ControllersOptions {
+  readonly state: ClusterState;
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly log: Log;
+  /** How long a node is trusted after it was last heard, milliseconds. */
+  readonly leaseMs: number;
+  readonly weights?: ScoreWeights;
+}
+
+/** The running controllers of a leader, and what the API reads of them. */
+export interface Controllers {
+  readonly nodes: NodeDirectory;
+  readonly reader: WorkloadReader;
+  readonly planner: Planner;
+  /** What live replicas hold of a node. */
+  allocatedOn(nodeId: string): { readonly cpuMillis: number; readonly memoryBytes: number; readonly replicas: number };
+  close(): Promise<void>;
+}
+
+/** Starts every loop that brings the cluster to what its records say. */
+export function startControllers(options: ControllersOptions): Controllers {
+  const { state, clock, random, log } = options;
+  const nodes = new NodeDirectory({ clock, log: log.child({ component: 'nodes' }), leaseMs: options.leaseMs });
+  nodes.start([...state.view().nodes()].filter(({ value }) => !value.lost).map(({ value }) => value.id));
+  const cluster = createCluster(options.weights === undefined ? {} : { weights: options.weights });
+  const model = new ClusterModel({ state, nodes, cluster });
+  const readiness = new Readiness(state, nodes, clock);
+  const reader = new WorkloadReader(state, nodes);
+  const planner = new Planner({ state, nodes, readiness, reader, cluster, clock });
+  const common = { state, nodes, clock, random };
+  const workloads = new WorkloadReconciler({ ...common, readiness, log: log.child({ component: 'workloads' }) });
+  const placer = new Placer({ ...common, cluster, log: log.child({ component: 'scheduler' }) });
+  const nodeLife = new NodeReconciler({ ...common, log: log.child({ component: 'nodes' }) });
+  const janitor = new Janitor({ state, clock, random, log: log.child({ component: 'janitor' }) });
+  return {
+    nodes,
+    reader,
+    planner,
+    allocatedOn: (nodeId) => {
+      const held = [...state.view().replicasOn(nodeId)].filter(({ value }) => holdsResources(value));
+      const sums = { cpuMillis: 0, memoryBytes: 0, replicas: held.length };
+      for (const { value } of held) {
+        const requests = state.view().version(value.uid, value.version)?.template?.resources?.requests;
+        sums.cpuMillis += requests?.cpuMillis ?? 0;
+        sums.memoryBytes += Number(requests?.memoryBytes ?? 0n);
+      }
+      return sums;
+    },
+    close: async () => {
+      nodes.close();
+      await Promise.all([workloads.close(), placer.close(), nodeLife.close(), janitor.close()]);
+      model.close();
+      readiness.close();
+    },
+  };
+}

@@ -1,0 +1,215 @@
+import { Condition_Type as ConditionType, NodeStatus_Phase as Phase, type Condition, type NodeUsage } from '@cloudless/api';
+import { toNodeId, type Clock, type Log, type Timer } from '@cloudless/base';
+import {
+  createMembership,
+  createQuarantine,
+  createReliability,
+  createReplacementBrake,
+  type BrakeState,
+  type Membership,
+  type NodeState,
+} from '@cloudless/membership';
+
+/** What is known of a node now and lives in memory only: liveness, use, conditions. */
+export interface NodeSoftStatus {
+  readonly phase: Phase;
+  /** Its session is alive, so what it reports is true now. */
+  readonly alive: boolean;
+  readonly reason: string;
+  readonly memoryPressure: boolean;
+  readonly diskPressure: boolean;
+  readonly networkUnavailable: boolean;
+  /** Flapped too often of late: gets nothing new. */
+  readonly quarantined: boolean;
+  /** Share of the last hour it was ready, 0 to 1. */
+  readonly reliability: number;
+  readonly usage?: NodeUsage;
+  /** Wall-clock milliseconds. */
+  readonly connectedSinceMs?: number;
+  readonly lastSeenMs?: number;
+}
+
+/** Needs of {@link NodeDirectory}. */
+export interface NodeDirectoryOptions {
+  readonly clock: Clock;
+  readonly log: Log;
+  /** How long a node is trusted after it was last heard, milliseconds. */
+  readonly leaseMs: number;
+}
+
+interface Soft {
+  conditions: ReadonlyMap<ConditionType, boolean>;
+  usage?: NodeUsage;
+  connectedSinceMs?: number;
+  lastSeenMs?: number;
+}
+
+/** How often leases are looked at: small beside the lease, so that a loss is seen at once. */
+const SWEEP_MS = 50;
+/** A sweep that comes later than this came late because our own loop stood still. */
+const LAG_MS = 100;
+
+const phases: Record<NodeState, Phase> = {
+  expected: Phase.UNKNOWN,
+  connected: Phase.READY,
+  reconnecting: Phase.DISCONNECTED,
+  lost: Phase.LOST,
+};
+
+/**
+ * Liveness and soft status of all nodes. A broken connection makes a node DISCONNECTED at once: nothing new goes there and
+ * its replicas count for nothing that is voluntary. Only when the lease ends as well is it LOST: its machine answered with
+ * a reset, so what it runs most likely goes on while its agent restarts.
+ */
+export class NodeDirectory {
+  private readonly membership: Membership;
+  private readonly reliability = createReliability();
+  private readonly quarantine = createQuarantine();
+  private readonly brake = createReplacementBrake();
+  private readonly soft = new Map<string, Soft>();
+  private readonly listeners = new Set<(nodeId: string) => void>();
+  private lastSweepMs: number;
+  private timer: Timer | undefined;
+
+  constructor(private readonly options: NodeDirectoryOptions) {
+    this.membership = createMembership({ leaseMs: options.leaseMs, reconnectWindowMs: options.leaseMs });
+    this.lastSweepMs = options.clock.now();
+  }
+
+  /** Gives every registered node a full lease and begins to look at them. */
+  start(registered: Iterable<string>): void {
+    this.membership.startAllFresh(this.options.clock.now(), [...registered].map(toNodeId));
+    this.lastSweepMs = this.options.clock.now();
+    this.arm();
+  }
+
+  close(): void {
+    this.timer?.cancel();
+    this.timer = undefined;
+  }
+
+  /** Called with the id of a node whose status changed in a way others act on. */
+  subscribe(listener: (nodeId: string) => void): () => void {
+    this.listeners.add(listener);
+    return () => this.listeners.delete(listener);
+  }
+
+  /** A session began. @returns Its number, for {@link disconnected}. */
+  connected(nodeId: string): number {
+    const { clock } = this.options;
+    const session = this.membership.join(toNodeId(nodeId), clock.now());
+    const soft = this.softOf(nodeId);
+    soft.connectedSinceMs = clock.wallTime();
+    soft.lastSeenMs = clock.wallTime();
+    this.reliability.record(toNodeId(nodeId), true, clock.now());
+    this.tell(nodeId);
+    return session;
+  }
+
+  /** Anything came from the node. */
+  heard(nodeId: string): void {
+    const { clock } = this.options;
+    this.membership.renew(toNodeId(nodeId), clock.now());
+    this.softOf(nodeId).lastSeenMs = clock.wallTime();
+  }
+
+  /** The connection of a session ended; a newer session of the same node makes this nothing. */
+  disconnected(nodeId: string, session: number): void {
+    const { clock } = this.options;
+    this.membership.connectionLost(toNodeId(nodeId), clock.now(), session);
+    if (this.membership.stateOf(toNodeId(nodeId)) !== 'reconnecting') return;
+    this.reliability.record(toNodeId(nodeId), false, clock.now());
+    this.tell(nodeId);
+  }
+
+  /** Conditions and use, as the agent reports them. */
+  report(nodeId: string, conditions: readonly Condition[], usage?: NodeUsage): void {
+    const soft = this.softOf(nodeId);
+    const next = new Map(conditions.map(({ type, status }) => [type, status]));
+    const changed = REPORTED.some((type) => (soft.conditions.get(type) ?? false) !== (next.get(type) ?? false));
+    soft.conditions = next;
+    if (usage !== undefined) soft.usage = usage;
+    if (changed) this.tell(nodeId);
+  }
+
+  /** The node was removed. */
+  forget(nodeId: string): void {
+    this.membership.leave(toNodeId(nodeId));
+    this.reliability.forget(toNodeId(nodeId));
+    this.quarantine.forget(toNodeId(nodeId));
+    this.soft.delete(nodeId);
+    this.tell(nodeId);
+  }
+
+  status(nodeId: string): NodeSoftStatus {
+    const id = toNodeId(nodeId);
+    const now = this.options.clock.now();
+    const state = this.membership.stateOf(id);
+    const soft = this.soft.get(nodeId);
+    const phase = state === undefined ? Phase.UNKNOWN : phases[state];
+    return {
+      phase,
+      alive: state === 'connected',
+      reason: reasons[phase],
+      memoryPressure: soft?.conditions.get(ConditionType.MEMORY_PRESSURE) ?? false,
+      diskPressure: soft?.conditions.get(ConditionType.DISK_PRESSURE) ?? false,
+      networkUnavailable: soft?.conditions.get(ConditionType.NETWORK_UNAVAILABLE) ?? false,
+      quarantined: this.quarantine.quarantinedUntil(id, now) !== undefined,
+      reliability: this.reliability.score(id, now),
+      ...(soft?.usage === undefined ? {} : { usage: soft.usage }),
+      ...(soft?.connectedSinceMs === undefined ? {} : { connectedSinceMs: soft.connectedSinceMs }),
+      ...(soft?.lastSeenMs === undefined ? {} : { lastSeenMs: soft.lastSeenMs }),
+    };
+  }
+
+  /** Whether replicas of lost nodes may be replaced now. */
+  replacement(): BrakeState {
+    const { connected, expected, reconnecting } = this.membership.counts();
+    return this.brake.check(this.options.clock.now(), connected + expected + reconnecting);
+  }
+
+  private arm(): void {
+    this.timer = this.options.clock.setTimer(SWEEP_MS, () => {
+      this.sweep();
+      this.arm();
+    });
+  }
+
+  private sweep(): void {
+    const now = this.options.clock.now();
+    const lateMs = now - this.lastSweepMs - SWEEP_MS;
+    this.lastSweepMs = now;
+    if (lateMs > LAG_MS) this.membership.freeze(lateMs);
+    const transitions = this.membership.sweep(now);
+    this.brake.apply(transitions);
+    for (const { kind, nodeId } of transitions) {
+      if (kind !== 'lost') continue;
+      this.quarantine.recordLoss(nodeId, now);
+      this.reliability.record(nodeId, false, now);
+      this.options.log.warn('node lost', { nodeId });
+      this.tell(nodeId);
+    }
+  }
+
+  private softOf(nodeId: string): Soft {
+    const known = this.soft.get(nodeId);
+    if (known !== undefined) return known;
+    const made: Soft = { conditions: new Map() };
+    this.soft.set(nodeId, made);
+    return made;
+  }
+
+  private tell(nodeId: string): void {
+    for (const listener of this.listeners) listener(nodeId);
+  }
+}
+
+/** What an agent may say of itself; READY and QUARANTINED are ours to say. */
+const REPORTED = [ConditionType.MEMORY_PRESSURE, ConditionType.DISK_PRESSURE, ConditionType.NETWORK_UNAVAILABLE];
+
+const reasons: Record<Phase, string> = {
+  [Phase.UNKNOWN]: 'has not connected since the coordinator started',
+  [Phase.READY]: '',
+  [Phase.DISCONNECTED]: 'its connection broke; waiting for its agent until the lease ends',
+  [Phase.LOST]: 'its lease ended: nothing was heard from its agent',
+};

@@ -1,0 +1,135 @@
+import { clone } from '@bufbuild/protobuf';
+import { timestampFromMs } from '@bufbuild/protobuf/wkt';
+import { Event_Category as Category, Event_Severity as Severity, NodeStatus_Phase as NodePhase, ReplicaStatus_Phase as Phase } from '@cloudless/api';
+import { NodeRecordSchema, type NodeRecord } from '@cloudless/api/store';
+import { WorkQueue, errorFields, errorKindOf, type Clock, type Log, type Random, type WorkResult } from '@cloudless/base';
+import { copyReplica, holdsResources, type ClusterState, type Stored } from '@cloudless/cluster-state';
+import type { NodeDirectory } from './node-directory.js';
+
+/** What {@link NodeReconciler} works with. */
+export interface NodeReconcilerDeps {
+  readonly state: ClusterState;
+  readonly nodes: NodeDirectory;
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly log: Log;
+}
+
+/** With the node and an event it stays below the 100 writes of a transaction. */
+const MAX_LOST_PER_COMMIT = 80;
+/** How often a held replacement is asked for again. */
+const BRAKE_RECHECK_MS = 1_000;
+
+/** Writes down what became of nodes: lost, with the replicas they held; or back. */
+export class NodeReconciler {
+  private readonly queue: WorkQueue<string>;
+  private readonly unsubscribes: (() => void)[];
+
+  constructor(private readonly deps: NodeReconcilerDeps) {
+    this.queue = new WorkQueue<string>({
+      clock: deps.clock,
+      random: deps.random,
+      handle: (nodeId) => this.reconcile(nodeId),
+      onError: (nodeId, reason) => deps.log.error('node reconcile failed', { nodeId, ...errorFields(reason) }),
+      backoff: { firstMs: 20, maxMs: 5_000, jitter: 0.2 },
+      concurrency: 16,
+    });
+    for (const { value } of deps.state.view().nodes()) this.queue.wake(value.id);
+    this.unsubscribes = [
+      deps.nodes.subscribe((nodeId) => this.queue.wake(nodeId)),
+      deps.state.subscribe((changes) => {
+        for (const { kind, id } of changes) if (kind === 'node') this.queue.wake(id);
+      }),
+    ];
+  }
+
+  async close(): Promise<void> {
+    for (const unsubscribe of this.unsubscribes) unsubscribe();
+    await this.queue.stop();
+  }
+
+  /** Level-triggered: compares the node's record with its lease. */
+  async reconcile(nodeId: string): Promise<WorkResult> {
+    const { state, nodes } = this.deps;
+    const node = state.view().node(nodeId);
+    if (node === undefined) return { kind: 'done' };
+    const { phase } = nodes.status(nodeId);
+    if (phase === NodePhase.READY && node.value.lost) return this.commitReturn(node);
+    if (phase === NodePhase.LOST) return this.commitLoss(node);
+    return { kind: 'done' };
+  }
+
+  private commitReturn(node: Stored<NodeRecord>): Promise<WorkResult> {
+    const transaction = this.deps.state.transaction();
+    putNode(transaction, node, { lost: false });
+    transaction.event({
+      severity: Severity.INFO,
+      category: Category.MEMBERSHIP,
+      reason: 'NodeReturned',
+      message: `node ${node.value.id} is back`,
+      nodeId: node.value.id,
+    });
+    return this.tryCommit(transaction);
+  }
+
+  private async commitLoss(node: Stored<NodeRecord>): Promise<WorkResult> {
+    const { state, nodes, clock } = this.deps;
+    const { id } = node.value;
+    const transaction = state.transaction();
+    if (!node.value.lost) {
+      putNode(transaction, node, { lost: true });
+      const { reason } = nodes.status(id);
+      transaction.event({
+        severity: Severity.ERROR,
+        category: Category.MEMBERSHIP,
+        reason: 'NodeLost',
+        message: `node ${id} is lost: ${reason}`,
+        nodeId: id,
+      });
+      return this.tryCommit(transaction);
+    }
+    const held = [...state.view().replicasOn(id)].filter(({ value }) => holdsResources(value)).slice(0, MAX_LOST_PER_COMMIT);
+    if (held.length === 0) return { kind: 'done' };
+    const brake = nodes.replacement();
+    if (brake.kind === 'holding') {
+      this.deps.log.warn('replacement is held back', { nodeId: id, reason: brake.reason });
+      return { kind: 'after', delayMs: BRAKE_RECHECK_MS };
+    }
+    for (const replica of held) {
+      const lost = {
+        lost: true,
+        lostAt: timestampFromMs(clock.wallTime()),
+        desiredRunning: false,
+        ready: false,
+        phase: Phase.FAILED,
+        reason: `node ${id} is lost`,
+        stopReason: `node ${id} was lost and the replica was replaced`,
+        orderRevision: state.view().revision,
+      };
+      transaction.updateReplica(replica, copyReplica(replica.value, lost));
+    }
+    transaction.event({
+      severity: Severity.WARNING,
+      category: Category.MEMBERSHIP,
+      reason: 'ReplicasLost',
+      message: `${held.length} ${held.length === 1 ? 'replica' : 'replicas'} lost with node ${id}`,
+      nodeId: id,
+    });
+    return this.tryCommit(transaction);
+  }
+
+  private async tryCommit(transaction: ReturnType<ClusterState['transaction']>): Promise<WorkResult> {
+    try {
+      await this.deps.state.commit(transaction);
+      return { kind: 'again' };
+    } catch (reason) {
+      if (errorKindOf(reason) === 'conflict') return { kind: 'again' };
+      throw reason;
+    }
+  }
+}
+
+function putNode(transaction: ReturnType<ClusterState['transaction']>, node: Stored<NodeRecord>, changes: { readonly lost: boolean }): void {
+  const next = Object.assign(clone(NodeRecordSchema, node.value), changes);
+  transaction.require('node', next.id, node).put('node', next.id, next);
+}

@@ -1,0 +1,58 @@
+import type { ReplicaRecord } from '@cloudless/api/store';
+import type { Clock } from '@cloudless/base';
+import type { ClusterState, RecordChange } from '@cloudless/cluster-state';
+import type { NodeDirectory } from './node-directory.js';
+
+/**
+ * Knows since when each replica has been ready, on our own monotonic clock: no wall clock of any machine is trusted with
+ * it. After a restart of the coordinator the count starts anew, which only makes voluntary stops wait.
+ */
+export class Readiness {
+  private readonly since = new Map<string, number>();
+  private readonly lastReady = new Map<string, number>();
+  private readonly unsubscribe: () => void;
+
+  constructor(
+    state: ClusterState,
+    private readonly nodes: NodeDirectory,
+    private readonly clock: Clock,
+  ) {
+    for (const { value } of state.view().replicas()) this.note(undefined, value);
+    this.unsubscribe = state.subscribe((changes) => this.apply(changes));
+  }
+
+  close(): void {
+    this.unsubscribe();
+  }
+
+  /** How long it has been ready, milliseconds; undefined when it is not, or when nobody can say because its node is silent. */
+  readyForMs(replica: ReplicaRecord): number | undefined {
+    const since = this.since.get(replica.id);
+    if (since === undefined || !replica.desiredRunning || !this.nodes.status(replica.nodeId).alive) return undefined;
+    return this.clock.now() - since;
+  }
+
+  /** How long the replica had been ready when it stopped being so; 0 when it never was. */
+  lastReadyForMs(replicaId: string): number {
+    return this.lastReady.get(replicaId) ?? 0;
+  }
+
+  private apply(changes: readonly RecordChange[]): void {
+    for (const { kind, before, after } of changes) {
+      if (kind === 'replica') this.note(before as ReplicaRecord | undefined, after as ReplicaRecord | undefined);
+    }
+  }
+
+  private note(before: ReplicaRecord | undefined, after: ReplicaRecord | undefined): void {
+    const { id } = (after ?? before) as ReplicaRecord;
+    if (after === undefined) this.lastReady.delete(id);
+    if (after === undefined || !after.ready) {
+      const since = this.since.get(id);
+      if (since !== undefined && after !== undefined) this.lastReady.set(id, this.clock.now() - since);
+      this.since.delete(id);
+      return;
+    }
+    const sameContainer = before?.ready === true && before.containerId === after.containerId;
+    if (!sameContainer || !this.since.has(after.id)) this.since.set(after.id, this.clock.now());
+  }
+}

@@ -1,0 +1,177 @@
+import { durationMs } from '@bufbuild/protobuf/wkt';
+import {
+  capabilitiesOf,
+  LabelRequirement_Operator as LabelOperator,
+  Placement_Locality as Locality,
+  Spread_Mode as SpreadMode,
+  Taint_Effect as Effect,
+  Toleration_Operator as TolerationOperator,
+  type Affinity_NodeTerm,
+  type Affinity_WorkloadTerm,
+  type LabelRequirement as ApiRequirement,
+  type NodeCapacity,
+  type Taint as ApiTaint,
+  type Toleration as ApiToleration,
+  type WorkloadSpec,
+} from '@cloudless/api';
+import type { NodeRecord, ReplicaRecord, WorkloadRecord } from '@cloudless/api/store';
+import { toNodeId, toReplicaId, toWorkloadId } from '@cloudless/base';
+import type {
+  LabelRequirement,
+  NodeTerm,
+  PlacementRequest,
+  Reservation,
+  ResourceAmounts,
+  SchedulerNode,
+  Taint,
+  TaintEffect,
+  Toleration,
+  WorkloadTerm,
+} from '@cloudless/scheduler';
+import { effectiveNode } from './effective-node.js';
+import type { NodeSoftStatus } from './node-directory.js';
+
+const effects: Record<Effect, TaintEffect> = {
+  [Effect.NO_SCHEDULE]: 'NoSchedule',
+  [Effect.PREFER_NO_SCHEDULE]: 'PreferNoSchedule',
+  [Effect.NO_EXECUTE]: 'NoExecute',
+};
+
+const operators: Record<LabelOperator, LabelRequirement['operator']> = {
+  [LabelOperator.IN]: 'In',
+  [LabelOperator.NOT_IN]: 'NotIn',
+  [LabelOperator.EXISTS]: 'Exists',
+  [LabelOperator.DOES_NOT_EXIST]: 'DoesNotExist',
+  [LabelOperator.GT]: 'Gt',
+  [LabelOperator.LT]: 'Lt',
+};
+
+/** A node record and what is known of the node now, as the scheduler takes it. */
+export function toSchedulerNode(record: NodeRecord, soft: NodeSoftStatus): SchedulerNode {
+  const { hello } = record;
+  const { region, zone, labels, taints } = effectiveNode(record);
+  return {
+    id: toNodeId(record.id),
+    region,
+    zone,
+    labels,
+    taints: taints.map(toTaint),
+    capacity: toAmounts(hello?.capacity),
+    systemReserved: { cpuMillis: hello?.reserved?.cpuMillis ?? 0, memoryBytes: Number(hello?.reserved?.memoryBytes ?? 0n) },
+    ...(hello === undefined || hello.maxReplicas === 0 ? {} : { maxReplicas: hello.maxReplicas }),
+    capabilities: hello?.capabilities ?? [],
+    conditions: {
+      memoryPressure: soft.memoryPressure,
+      diskPressure: soft.diskPressure,
+      networkUnavailable: soft.networkUnavailable,
+    },
+    reliability: soft.reliability,
+    // A node whose session is not alive cannot be told anything, so nothing new is placed there.
+    availability: {
+      lost: record.lost || !soft.alive,
+      draining: record.draining,
+      cordoned: record.cordoned,
+      quarantined: soft.quarantined,
+    },
+  };
+}
+
+/** What one replica of the workload needs, from its replica template. */
+export function toPlacementRequest(workload: WorkloadRecord, template: WorkloadSpec): PlacementRequest {
+  const { placement } = template;
+  const spread = placement?.spread;
+  return {
+    workloadId: toWorkloadId(workload.uid),
+    namespace: workload.namespace,
+    labels: template.labels,
+    resources: toRequests(template),
+    ...(template.priority === undefined ? {} : { priority: template.priority }),
+    regions: placement?.regions ?? [],
+    zones: placement?.zones ?? [],
+    locality: placement?.locality === Locality.PREFERRED ? 'preferred' : 'required',
+    nodeSelector: placement?.nodeSelector ?? {},
+    nodeAffinity: (placement?.affinity?.nodes ?? []).map(toNodeTerm),
+    nodeAntiAffinity: (placement?.antiAffinity?.nodes ?? []).map(toNodeTerm),
+    workloadAffinity: (placement?.affinity?.workloads ?? []).map(toWorkloadTerm),
+    workloadAntiAffinity: (placement?.antiAffinity?.workloads ?? []).map(toWorkloadTerm),
+    tolerations: (placement?.tolerations ?? []).map(toToleration),
+    ...(spread === undefined
+      ? {}
+      : {
+          spread: {
+            topology: spread.topology,
+            mode: spread.mode === SpreadMode.REQUIRED ? 'required' : 'preferred',
+            maxSkew: Math.max(1, spread.maxSkew),
+          },
+        }),
+    capabilities: capabilitiesOf(template),
+  };
+}
+
+/** What a placed replica holds of its node. */
+export function toReservation(workload: { readonly namespace: string }, replica: ReplicaRecord, template: WorkloadSpec): Reservation {
+  return {
+    replicaId: toReplicaId(replica.id),
+    nodeId: toNodeId(replica.nodeId),
+    workloadId: toWorkloadId(replica.uid),
+    namespace: workload.namespace,
+    labels: template.labels,
+    resources: toRequests(template),
+    workloadAntiAffinity: (template.placement?.antiAffinity?.workloads ?? []).map(toWorkloadTerm),
+    leaving: !replica.desiredRunning,
+  };
+}
+
+function toRequests(template: WorkloadSpec): ResourceAmounts {
+  const requests = template.resources?.requests;
+  return { cpuMillis: requests?.cpuMillis ?? 0, memoryBytes: Number(requests?.memoryBytes ?? 0n) };
+}
+
+function toAmounts(capacity: NodeCapacity | undefined): ResourceAmounts {
+  return {
+    cpuMillis: capacity?.cpuMillis ?? 0,
+    memoryBytes: Number(capacity?.memoryBytes ?? 0n),
+    storageBytes: Number(capacity?.storageBytes ?? 0n),
+    bandwidthBps: Number(capacity?.bandwidthBps ?? 0n),
+    gpus: capacity?.gpus ?? 0,
+  };
+}
+
+function toTaint(taint: ApiTaint): Taint {
+  return { key: taint.key, value: taint.value, effect: effects[taint.effect] };
+}
+
+function toToleration(toleration: ApiToleration): Toleration {
+  return {
+    key: toleration.key,
+    operator: toleration.operator === TolerationOperator.EXISTS ? 'Exists' : 'Equal',
+    value: toleration.value,
+    ...(toleration.effect === undefined ? {} : { effect: effects[toleration.effect] }),
+  };
+}
+
+function toRequirement({ key, operator, values }: ApiRequirement): LabelRequirement {
+  return { key, operator: operators[operator], ...(values.length > 0 ? { values } : {}) };
+}
+
+function toRule(weight: number): { readonly mode: 'required' } | { readonly mode: 'preferred'; readonly weight: number } {
+  return weight === 0 ? { mode: 'required' } : { mode: 'preferred', weight };
+}
+
+function toNodeTerm(term: Affinity_NodeTerm): NodeTerm {
+  return { ...toRule(term.weight), requirements: term.match.map(toRequirement) };
+}
+
+function toWorkloadTerm(term: Affinity_WorkloadTerm): WorkloadTerm {
+  return {
+    ...toRule(term.weight),
+    selector: term.match.map(toRequirement),
+    topology: term.topology === '' ? 'node' : term.topology,
+    namespaces: term.namespaces,
+  };
+}
+
+/** Milliseconds of an optional duration. */
+export function msOf(duration: Parameters<typeof durationMs>[0] | undefined): number {
+  return duration === undefined ? 0 : durationMs(duration);
+}
