@@ -1,1 +1,17 @@
-export {};
+export { Agent } from './agent.js';
+export type { AgentOptions } from './agent.js';
+export type { AgentIdentity, AgentStore, StoredAgent, StoredProgress, StoredReplica } from './agent-store.js';
+export type { CoordinatorConnection, CoordinatorTransport } from './session/coordinator-transport.js';
+export type { NodeDescription } from './session/node-description.js';
+export type { NodeProbe, NodeReading, PressureReading } from './node-watch.js';
+export type { TcpConnect } from './replica/await-ready.js';
+export { ContainerService } from './serving/container-service.js';
+export type { ContainerServiceOptions } from './serving/container-service.js';
+export { toContainerRequest } from './replica/to-container-request.js';
+export type { ContainerPlace } from './replica/to-container-request.js';
+export { toReplicaPlan } from './replica/replica-plan.js';
+export type { ReplicaPlan } from './replica/replica-plan.js';
+export { CONTAINER_LABELS, fromContainerLabels } from './replica/container-labels.js';
+export type { ContainerOwner } from './replica/container-labels.js';
+export { isEnded, isForward } from './replica/replica-state.js';
+export type { ReplicaPhase } from './replica/replica-state.js';

@@ -1,1 +1,13 @@
-export {};
+export { createApiServer } from './handlers.js';
+export type { ApiServer } from './handlers.js';
+export type {
+  ApiServerDeps,
+  CallConnection,
+  NodeLiveness,
+  NodeNow,
+  Pictures,
+  Placements,
+  Planning,
+  SessionTimings,
+} from './ports.js';
+export { PROTOCOL } from './sessions.js';

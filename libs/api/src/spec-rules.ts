@@ -1,6 +1,6 @@
 import { CloudlessError, InvalidInputError, type Violation } from '@cloudless/base';
 import { isFieldSet, type Message } from '@bufbuild/protobuf';
-import { reflect } from '@bufbuild/protobuf/reflect';
+import { type reflect } from '@bufbuild/protobuf/reflect';
 import { durationMs, type Duration } from '@bufbuild/protobuf/wkt';
 import { DEFAULTS, portNameOf } from './defaults.js';
 import {

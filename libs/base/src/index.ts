@@ -12,3 +12,5 @@ export { WorkQueue } from './work-queue.js';
 export type { WorkQueueOptions, WorkResult } from './work-queue.js';
 export { silentLog } from './log.js';
 export type { Log, LogFields } from './log.js';
+export { durationField, oneOfField, parseConfig, switchField, textField, wholeNumberField } from './config.js';
+export type { ConfigField, ConfigFields, ConfigLayer, Parsed } from './config.js';

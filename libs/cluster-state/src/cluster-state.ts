@@ -76,6 +76,11 @@ export class ClusterState {
     return this.leadership?.value ?? 0n;
   }
 
+  /** The view follows the store; false once that has failed for good. */
+  get isFollowing(): boolean {
+    return this.broken === undefined;
+  }
+
   /** Starts a transaction that holds only while we lead. */
   transaction(): Transaction {
     const transaction = new Transaction(this.stamp);

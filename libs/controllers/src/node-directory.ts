@@ -137,6 +137,7 @@ export class NodeDirectory {
     this.membership.leave(toNodeId(nodeId));
     this.reliability.forget(toNodeId(nodeId));
     this.quarantine.forget(toNodeId(nodeId));
+    this.brake.confirmLost([toNodeId(nodeId)]);
     this.soft.delete(nodeId);
     this.tell(nodeId);
   }

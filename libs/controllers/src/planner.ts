@@ -5,6 +5,7 @@ import {
   NodeVerdictSchema,
   PlannedPlacementSchema,
   PlannedStepSchema,
+  ScoreTermsSchema,
   WorkloadPlanSchema,
   WorkloadPlan_Action as Action,
   WorkloadSpecSchema,
@@ -102,8 +103,8 @@ export class Planner {
       nodes: verdicts.map((verdict) => {
         const node = state.view().node(verdict.nodeId)?.value;
         const zone = node === undefined ? '' : effectiveNode(node).zone;
-        if (!verdict.fits) return create(NodeVerdictSchema, { nodeId: verdict.nodeId, zone, fits: false, reason: verdict.detail });
-        return create(NodeVerdictSchema, { nodeId: verdict.nodeId, zone, fits: true, score: verdict.score, terms: { ...verdict.terms } });
+        const { nodeId, fits, score, terms } = verdict;
+        return create(NodeVerdictSchema, { nodeId, zone, fits, reason: verdict.fits ? '' : verdict.detail, score, terms: create(ScoreTermsSchema, terms) });
       }),
       replicas: status?.replicas ?? [],
     });

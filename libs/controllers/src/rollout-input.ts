@@ -1,6 +1,6 @@
-import { type WorkloadSpec } from '@cloudless/api';
+import { create } from '@bufbuild/protobuf';
+import { WorkloadSpecSchema, withDefaults, type WorkloadSpec } from '@cloudless/api';
 import type { ReplicaRecord, WorkloadRecord } from '@cloudless/api/store';
-import { withDefaults } from '@cloudless/api';
 import { toReplicaId } from '@cloudless/base';
 import { isLive, type ClusterView } from '@cloudless/cluster-state';
 import { resolveLimits, type RolloutLimits, type RolloutObserved, type RolloutReplica } from '@cloudless/rollout';
@@ -35,7 +35,7 @@ export function limitsOf(spec: WorkloadSpec, desired: number): RolloutLimits {
 
 /** @param desired - Replicas that are wanted now: 0 while the workload is being deleted. */
 export function toRolloutInput(sources: RolloutSources, workload: WorkloadRecord, replicas: readonly ReplicaRecord[], desired: number): RolloutInput {
-  const spec = withDefaults(workload.spec!);
+  const spec = withDefaults(workload.spec ?? create(WorkloadSpecSchema));
   const minReadyMs = msOf(spec.rollout?.minReadyDuration);
   let nextFreshMs: number | undefined;
   const toRolloutReplica = (replica: ReplicaRecord): RolloutReplica => {

@@ -7,6 +7,7 @@ import {
   RolloutStatus_Phase as RolloutPhase,
   VersionInfoSchema,
   WorkloadSchema,
+  WorkloadSpecSchema,
   WorkloadStatusSchema,
   WorkloadStatus_Phase as Phase,
   withDefaults,
@@ -38,7 +39,7 @@ export class WorkloadReader {
       namespace: record.namespace,
       name: record.name,
       uid: record.uid,
-      spec: record.spec!,
+      spec: record.spec ?? create(WorkloadSpecSchema),
       generation: record.generation,
       ...(record.createdAt === undefined ? {} : { createdAt: record.createdAt }),
       ...(record.deletionRequestedAt === undefined ? {} : { deletionRequestedAt: record.deletionRequestedAt }),
@@ -82,7 +83,7 @@ function shownPhase({ phase, desiredRunning }: ReplicaRecord): ReplicaPhase {
 const byAge = (a: ReplicaRecord, b: ReplicaRecord): number => Number(a.sequence - b.sequence);
 
 function statusOf(record: WorkloadRecord, control: ControlRecord | undefined, replicas: readonly ReplicaRecord[]) {
-  const spec = withDefaults(record.spec!);
+  const spec = withDefaults(record.spec ?? create(WorkloadSpecSchema));
   const desired = spec.replicas ?? 0;
   const live = replicas.filter((replica) => isLive(replica) && !replica.lost);
   const serving = live.filter((replica) => replica.desiredRunning);

@@ -1,1 +1,8 @@
-export {};
+export { createMembership } from './membership.js';
+export type { LossCause, Membership, MembershipOptions, NodeState, Renewal, Transition } from './membership.js';
+export { createReplacementBrake } from './replacement-brake.js';
+export type { BrakeOptions, BrakeState, ReplacementBrake } from './replacement-brake.js';
+export { createQuarantine } from './quarantine.js';
+export type { Quarantine, QuarantineOptions } from './quarantine.js';
+export { createReliability } from './reliability.js';
+export type { Reliability } from './reliability.js';

@@ -1,1 +1,7 @@
-export {};
+export { nextSteps } from './next-steps.js';
+export type { RolloutDecision, RolloutStep, WaitReason, WakeOn } from './next-steps.js';
+export type { RolloutObserved, RolloutReplica } from './observed.js';
+export { impossibleLimits, resolveLimits, validateVoluntaryStop } from './limits.js';
+export type { RolloutLimits, RolloutLimitsSpec, VoluntaryStop } from './limits.js';
+export { layOut } from './lay-out.js';
+export type { LaidOut, LaidOutStep, LayOutVerdict } from './lay-out.js';

@@ -1,1 +1,2 @@
-export {};
+export { openLmdbStateStore } from './lmdb-state-store.js';
+export type { LmdbStateStoreOptions } from './lmdb-state-store.js';

@@ -1,3 +1,5 @@
+export { createMemoryStateStore } from './memory-state-store.js';
+export type { MemoryStateStoreOptions } from './memory-state-store.js';
 export { MAX_KEY_BYTES, MAX_TXN_BYTES, MAX_TXN_OPERATIONS, RevisionConflictError } from './state-store.js';
 export type {
   Change,
@@ -12,3 +14,20 @@ export type {
   StateStore,
   StoreEntry,
 } from './state-store.js';
+
+// For engines: what an adapter needs to bring its own storage and share everything else.
+export { createEngineStore } from './engine-store.js';
+export type { EngineStoreOptions } from './engine-store.js';
+export { HistoryWindow } from './history-window.js';
+export type { HistorySegment } from './history-window.js';
+export { DEFAULT_HISTORY_LIMIT } from './memory-state-store.js';
+export type {
+  LoggedChange,
+  LoggedTransaction,
+  Storage,
+  StorageReader,
+  StorageWriter,
+  StoredEntry,
+  StoreHead,
+} from './storage.js';
+export { checkHistoryLimit } from './validate.js';

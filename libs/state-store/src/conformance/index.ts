@@ -1,1 +1,28 @@
-export {};
+import { describe } from '@jest/globals';
+import { describeClose } from './close.js';
+import { describeConcurrency } from './concurrency.js';
+import type { OpenStore } from './harness.js';
+import { describeLeases } from './leases.js';
+import { describeModel } from './model.js';
+import { describeRanges } from './ranges.js';
+import { describeTransactions } from './transactions.js';
+import { describeWatches } from './watches.js';
+
+export type { OpenStore, OpenStoreOptions } from './harness.js';
+
+/**
+ * The contract of a `StateStore` as tests: what every engine must pass.
+ * @param name - Of the engine.
+ * @param open - Makes a fresh, empty store each time; the suite closes it.
+ */
+export function describeStateStore(name: string, open: OpenStore): void {
+  describe(`${name} as a state store`, () => {
+    describeTransactions(open);
+    describeRanges(open);
+    describeWatches(open);
+    describeLeases(open);
+    describeClose(open);
+    describeConcurrency(open);
+    describeModel(open);
+  });
+}

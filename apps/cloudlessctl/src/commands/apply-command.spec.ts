@@ -1,0 +1,107 @@
+import { WorkloadPlan_Action } from '@cloudless/api';
+import type { CreateWorkloadRequest, PlanWorkloadRequest, UpdateWorkloadRequest } from '@cloudless/api';
+import { aWorkload, runCli } from '../testing/run-cli.js';
+
+const WEB = 'name: web\nspec: {image: nginx, replicas: 3}\n';
+const JOB = '{"name": "job", "namespace": "batch", "spec": {"image": "job"}}';
+
+/** Creates `batch/job`, updates `default/web`, and knows `default/same`. */
+function aCoordinator(): { calls: string[]; coordinator: Parameters<typeof runCli>[1] } {
+  const calls: string[] = [];
+  const note = (verb: string, { namespace, name }: { namespace: string; name: string }): void =>
+    void calls.push(`${verb} ${namespace}/${name}`);
+  return {
+    calls,
+    coordinator: {
+      coordinator: {
+        planWorkload: (request: PlanWorkloadRequest) => {
+          note(`plan ${request.updateMask?.paths.join() ?? ''}`, request);
+          if (request.name === 'same') return { action: WorkloadPlan_Action.NOTHING };
+          if (request.name === 'job')
+            return { action: WorkloadPlan_Action.CREATE, unplaced: 1, unplacedReason: 'no node has a container runtime' };
+          return {
+            action: WorkloadPlan_Action.UPDATE,
+            changes: [
+              { path: 'replicas', before: '2', after: '3' },
+              { path: 'image', before: '', after: '"nginx"' },
+            ],
+            newVersion: true,
+            placements: [{ nodeId: 'n1' }, { nodeId: 'n2' }, { nodeId: 'n1' }],
+            steps: [{ description: 'create 1 of version 2', ready: 2, live: 3 }],
+            lowestReady: 2,
+            minAvailable: 1,
+            highestLive: 4,
+            warnings: ['the port 80 is taken on n3'],
+          };
+        },
+        createWorkload: (request: CreateWorkloadRequest) => {
+          note(`create ${request.requestId}`, request);
+          return aWorkload({ namespace: request.namespace, name: request.name });
+        },
+        updateWorkload: (request: UpdateWorkloadRequest) => {
+          note(`update ${request.updateMask?.paths.join() ?? ''} ${request.requestId}`, request);
+          return aWorkload();
+        },
+        getWorkload: (request) => aWorkload({ namespace: request.namespace, name: request.name }),
+      },
+    },
+  };
+}
+
+describe('apply', () => {
+  it('plans all documents, then creates and updates, telling the difference and the plan', async () => {
+    const { calls, coordinator } = aCoordinator();
+    const files = { 'm/a.yaml': `${WEB}---\nname: same\nspec: {image: x}\n`, 'm/b.json': JOB, 'm/notes.txt': 'x' };
+    const result = await runCli(['apply', '-f', 'm', '--request-id', 'r'], { ...coordinator, files });
+    expect(result).toMatchObject({ exitCode: 0, stderr: '' });
+    expect(calls).toEqual([
+      'plan * default/web',
+      'plan * default/same',
+      'plan * batch/job',
+      'update * r/default/web default/web',
+      'create r/batch/job batch/job',
+    ]);
+    expect(result.stdout).toBe(
+      `workload default/web: update
+  replicas: 2 -> 3
+  image: (absent) -> "nginx"
+  a new version: every replica is replaced
+  new replicas on: n1 (2), n2 (1)
+  1. create 1 of version 2 (at least 2 ready, 3 live)
+  lowest ready 2 (floor 1), highest live 4
+  warning: the port 80 is taken on n3
+workload default/web: updated
+workload default/same: unchanged
+workload batch/job: create
+  1 replica would find no node: no node has a container runtime
+workload batch/job: created
+`,
+    );
+  });
+
+  it('stops after the plan with --dry-run', async () => {
+    const { calls, coordinator } = aCoordinator();
+    const result = await runCli(['apply', '-f', '-', '--dry-run', '-o', 'json'], {
+      ...coordinator,
+      stdin: { kind: 'pipe', text: WEB },
+    });
+    expect(calls).toEqual(['plan * default/web']);
+    expect(JSON.parse(result.stdout)).toMatchObject({
+      plans: [{ namespace: 'default', name: 'web', plan: { action: 'UPDATE', lowestReady: 2 } }],
+    });
+  });
+
+  it('applies nothing when any document is bad, and lists all problems', async () => {
+    const { calls, coordinator } = aCoordinator();
+    const files = { 'a.yaml': WEB, 'b.yaml': 'name: b\nspec: {imag: x}\n', 'c.yaml': WEB };
+    const result = await runCli(['apply', '-f', 'a.yaml', '-f', 'b.yaml', '-f', 'c.yaml'], { ...coordinator, files });
+    expect(result).toMatchObject({
+      exitCode: 2,
+      stdout: '',
+      stderr:
+        'cloudlessctl: nothing was applied:\nb.yaml:2:8: spec.imag: unknown key; did you mean image?\n' +
+        'c.yaml: the workload default/web is declared in a.yaml too\n',
+    });
+    expect(calls).toEqual([]);
+  });
+});

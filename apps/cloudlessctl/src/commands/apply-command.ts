@@ -1,0 +1,135 @@
+import type { Command } from 'commander';
+import { WorkloadPlanSchema, WorkloadPlan_Action } from '@cloudless/api';
+import type { Workload, WorkloadPlan } from '@cloudless/api';
+import type { CommandTree, Invocation } from '../command-tree.js';
+import { CliFailure, ExitCode, usageFailure } from '../failure.js';
+import type { CliIo } from '../io.js';
+import { parseManifest } from '../manifest/parse-manifest.js';
+import type { ManifestWorkload } from '../manifest/parse-manifest.js';
+import { MAX_FILE_BYTES, formatProblem } from '../manifest/yaml-reader.js';
+import { messageJson } from '../session.js';
+import type { Session } from '../session.js';
+import { planText } from '../views/plan-view.js';
+import { labelOf, waitUntilSettled } from '../wait/wait-workload.js';
+import { collect, flagOption, listOption } from './options.js';
+import { printWorkloads } from './workload-commands.js';
+
+/** Adds `apply`. */
+export function addApplyCommand(tree: CommandTree, parent: Command): void {
+  tree
+    .leaf(parent, 'apply', 'make the cluster as manifests say; prints the difference and the plan', apply)
+    .requiredOption('-f, --filename <path>', 'file, directory or - for the input (repeatable)', collect)
+    .option('--dry-run', 'stop after the plan')
+    .option('--wait', 'wait until it is done, for 10m or --timeout');
+}
+
+interface Planned {
+  readonly workload: ManifestWorkload;
+  readonly plan: WorkloadPlan;
+}
+
+/** Reads all manifests, plans all, applies all: nothing changes when a document is bad or the coordinator refuses a plan. */
+async function apply(invocation: Invocation): Promise<void> {
+  const { session } = invocation;
+  const workloads = await readManifests(session, listOption(invocation, 'filename'));
+  const planned: Planned[] = [];
+  for (const workload of workloads) {
+    const { namespace, name, spec } = workload;
+    const request = { namespace, name, spec, updateMask: { paths: ['*'] } };
+    planned.push({ workload, plan: await session.client.planWorkload(request, session.callOptions()) });
+  }
+  if (flagOption(invocation, 'dryRun')) return printPlans(session, planned);
+  const applied: Workload[] = [];
+  for (const { workload, plan } of planned) {
+    if (!session.structured) await session.print(planText(labelOf(workload), plan, session.style));
+    applied.push(await applyOne(session, workload, plan, planned.length > 1));
+  }
+  const final: Workload[] = [];
+  for (const workload of applied)
+    final.push(flagOption(invocation, 'wait') ? await waitUntilSettled(session, workload) : workload);
+  if (session.structured) await printWorkloads(session, final);
+}
+
+async function applyOne(
+  session: Session,
+  { namespace, name, spec }: ManifestWorkload,
+  { action }: WorkloadPlan,
+  many: boolean,
+): Promise<Workload> {
+  const requestId = session.requestId(many ? `${namespace}/${name}` : undefined);
+  if (action === WorkloadPlan_Action.NOTHING) return session.client.getWorkload({ namespace, name }, session.callOptions());
+  if (action === WorkloadPlan_Action.CREATE) {
+    const created = await session.client.createWorkload({ namespace, name, spec, requestId }, session.callOptions());
+    await session.tell(`${labelOf(created)}: created`);
+    return created;
+  }
+  // The mask replaces the whole spec, save that a manifest without a replica count keeps the present one.
+  const request = { namespace, name, spec, updateMask: { paths: ['*'] }, requestId };
+  const updated = await session.client.updateWorkload(request, session.callOptions());
+  await session.tell(`${labelOf(updated)}: updated`);
+  return updated;
+}
+
+async function printPlans(session: Session, planned: readonly Planned[]): Promise<void> {
+  if (!session.structured) {
+    for (const { workload, plan } of planned) await session.print(planText(labelOf(workload), plan, session.style));
+    return;
+  }
+  const plans = planned.map(({ workload: { namespace, name }, plan }) => ({
+    namespace,
+    name,
+    plan: messageJson(WorkloadPlanSchema, plan),
+  }));
+  await session.printValue({ plans });
+}
+
+async function readManifests(session: Session, paths: readonly string[]): Promise<readonly ManifestWorkload[]> {
+  const workloads: ManifestWorkload[] = [];
+  const problems: string[] = [];
+  const declaredIn = new Map<string, string>();
+  for (const { file, bytes } of await readFiles(session.io, paths)) {
+    const manifest = parseManifest(file, bytes, session.settings.namespace);
+    problems.push(...manifest.problems.map(formatProblem));
+    for (const workload of manifest.workloads) {
+      const key = `${workload.namespace}/${workload.name}`;
+      const other = declaredIn.get(key);
+      if (other !== undefined && other !== file) problems.push(`${file}: the workload ${key} is declared in ${other} too`);
+      declaredIn.set(key, file);
+      workloads.push(workload);
+    }
+  }
+  if (problems.length > 0) throw new CliFailure(ExitCode.usage, `nothing was applied:\n${problems.join('\n')}`);
+  return workloads;
+}
+
+async function readFiles(
+  io: CliIo,
+  paths: readonly string[],
+): Promise<readonly { readonly file: string; readonly bytes: Uint8Array }[]> {
+  const files: { file: string; bytes: Uint8Array }[] = [];
+  for (const path of paths) {
+    if (path === '-') {
+      const bytes = await io.stdin.readAll(MAX_FILE_BYTES);
+      if (bytes === undefined) throw usageFailure('the input is larger than 1 MiB');
+      files.push({ file: '<stdin>', bytes });
+      continue;
+    }
+    const names = await explained(path, () => io.files.list(path));
+    const manifests = names?.filter((name) => /\.(ya?ml|json)$/.test(name)).sort();
+    if (manifests?.length === 0) throw usageFailure(`${path}: no .yaml, .yml or .json file in this directory`);
+    for (const file of manifests?.map((name) => `${path.replace(/\/+$/, '')}/${name}`) ?? [path]) {
+      files.push({ file, bytes: await explained(file, () => io.files.read(file)) });
+    }
+  }
+  return files;
+}
+
+async function explained<Result>(path: string, read: () => Promise<Result>): Promise<Result> {
+  try {
+    return await read();
+  } catch (reason) {
+    const missing = reason instanceof Error && 'code' in reason && reason.code === 'ENOENT';
+    const message = missing ? 'no such file or directory' : reason instanceof Error ? reason.message : String(reason);
+    throw new CliFailure(ExitCode.usage, `${path}: ${message}`, { cause: reason });
+  }
+}

@@ -1,0 +1,37 @@
+import { aNode, aWorkload, runCli } from '../testing/run-cli.js';
+
+const coordinator = {
+  listWorkloads: () => ({ workloads: [aWorkload(), aWorkload({ name: 'worker' })] }),
+  listNodes: () => ({ nodes: [aNode()] }),
+};
+const complete = async (...words: string[]): Promise<string[]> =>
+  (await runCli(['__complete', '--', ...words], { coordinator })).stdout.split('\n').filter((word) => word !== '');
+
+describe('completion', () => {
+  it.each([
+    { words: ['work'], found: ['workload'] },
+    { words: ['node', 'un'], found: ['uncordon'] },
+    { words: ['scale', ''], found: ['web', 'worker'] },
+    { words: ['logs', 'wo'], found: ['worker'] },
+    { words: ['node', 'drain', ''], found: ['web1'] },
+    { words: ['get', 'node', ''], found: ['web1'] },
+    { words: ['get', 'w'], found: ['workloads'] },
+    { words: ['completion', ''], found: ['bash', 'zsh', 'fish'] },
+    { words: ['workload', 'create', '--mem'], found: ['--memory', '--memory-limit'] },
+    { words: ['workload', 'create', ''], found: [] },
+  ])('of $words', async ({ words, found }) => {
+    expect(await complete(...words)).toEqual(found);
+  });
+
+  it('is silent when there is no coordinator', async () => {
+    expect(await runCli(['__complete', '--', 'scale', ''])).toMatchObject({ exitCode: 0, stdout: '', stderr: '' });
+  });
+
+  it.each(['bash', 'zsh', 'fish'])('prints a script for %s', async (shell) => {
+    expect((await runCli(['completion', shell])).stdout).toContain('cloudlessctl __complete --');
+  });
+
+  it('knows no other shell', async () => {
+    expect(await runCli(['completion', 'ksh'])).toMatchObject({ exitCode: 2 });
+  });
+});

@@ -1,0 +1,89 @@
+import { Argument } from 'commander';
+import type { Command } from 'commander';
+import type { CommandTree, Invocation } from '../command-tree.js';
+import type { Session } from '../session.js';
+import { operand } from './options.js';
+
+/** What the shells' scripts call, with the words so far after `--`; the last one is being typed. */
+const HELPER = '__complete';
+/** A completion that takes longer is worse than none. */
+const LOOKUP_TIMEOUT_MS = 1_000;
+const MAX_NAMES = 200;
+
+const SCRIPTS: Readonly<Record<string, string>> = {
+  bash: `_cloudlessctl() {
+  local IFS=$'\\n'
+  COMPREPLY=($(cloudlessctl ${HELPER} -- "\${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null))
+}
+complete -o default -F _cloudlessctl cloudlessctl
+`,
+  zsh: `#compdef cloudlessctl
+_cloudlessctl() {
+  local -a candidates
+  candidates=("\${(@f)$(cloudlessctl ${HELPER} -- "\${(@)words[2,CURRENT]}" 2>/dev/null)}")
+  [[ -n "$candidates" ]] && compadd -a candidates || _files
+}
+compdef _cloudlessctl cloudlessctl
+`,
+  fish: `function __cloudlessctl_complete
+  set -l words (commandline -opc)[2..-1] (commandline -ct)
+  cloudlessctl ${HELPER} -- $words 2>/dev/null
+end
+complete -c cloudlessctl -a '(__cloudlessctl_complete)'
+`,
+};
+
+/** Adds `completion`, and the hidden command its scripts call. */
+export function addCompletionCommands(tree: CommandTree, program: Command): void {
+  const shell = new Argument('<shell>', 'the shell').choices(Object.keys(SCRIPTS));
+  const print = async (invocation: Invocation): Promise<void> =>
+    invocation.session.print(SCRIPTS[operand(invocation, 0, 'shell')] ?? '');
+  tree
+    .offlineLeaf(program, 'completion', 'print a script that makes the shell complete commands, flags and names', print)
+    .addArgument(shell)
+    .addHelpText(
+      'after',
+      '\nbash: source <(cloudlessctl completion bash)\nzsh:  source <(cloudlessctl completion zsh)\nfish: cloudlessctl completion fish | source',
+    );
+  const helper = program.createCommand(HELPER).copyInheritedSettings(program).argument('[words...]');
+  program.addCommand(helper, { hidden: true });
+  tree.act(helper, async ({ session, rest }) => {
+    const found = await candidatesFor(program, rest ?? [], session);
+    await session.print(found.map((candidate) => `${candidate}\n`).join(''));
+  });
+}
+
+/** The words that may stand where the last of `words` is being typed. */
+async function candidatesFor(program: Command, words: readonly string[], session: Session): Promise<readonly string[]> {
+  const typed = words.at(-1) ?? '';
+  let command = program;
+  const operands: string[] = [];
+  for (const word of words.slice(0, -1)) {
+    const child = operands.length === 0 ? command.commands.find((candidate) => candidate.name() === word) : undefined;
+    if (child !== undefined) command = child;
+    else if (!word.startsWith('-')) operands.push(word);
+  }
+  const children = command.commands.map((child) => child.name()).filter((name) => !name.startsWith('_'));
+  const flags = (): string[] => [...command.options.flatMap(({ long }) => long ?? []), '--help'];
+  const all = typed.startsWith('-') ? flags() : children.length > 0 ? children : await namesFor(command, operands, session);
+  return all.filter((candidate) => candidate.startsWith(typed));
+}
+
+async function namesFor(command: Command, operands: readonly string[], session: Session): Promise<readonly string[]> {
+  const verb = command.name();
+  const choices = command.registeredArguments[operands.length]?.argChoices;
+  if (choices !== undefined) return choices;
+  const wantsKind = verb === 'get' || (verb === 'describe' && command.parent?.parent === null);
+  if (wantsKind && operands.length === 0) return ['workloads', 'nodes', ...(verb === 'get' ? ['events'] : [])];
+  const nodes = command.parent?.name() === 'node' || /^nodes?$/.test(operands[0] ?? '');
+  if (command.registeredArguments.length === 0 || verb === 'create') return [];
+  try {
+    const options = session.callOptions(LOOKUP_TIMEOUT_MS);
+    if (nodes) return (await session.client.listNodes({ pageSize: MAX_NAMES }, options)).nodes.map(({ id }) => id);
+    const page = await session.client.listWorkloads({ namespace: session.settings.namespace, pageSize: MAX_NAMES }, options);
+    return page.workloads.map(({ name }) => name);
+  } catch {
+    // No coordinator, no names: the shell falls back to files, and an error would only disturb the line being typed.
+    return [];
+  }
+}

@@ -1,0 +1,77 @@
+import type { Command } from 'commander';
+import type { CommandTree, Invocation } from '../command-tree.js';
+import { configPathOf, editContexts, readContexts } from '../config/contexts.js';
+import { DEFAULT_SERVER } from '../config/settings.js';
+import { CliFailure, ExitCode, usageFailure } from '../failure.js';
+import { formatTable } from '../output/table.js';
+import { didYouMean } from '../suggest.js';
+import { operand } from './options.js';
+
+/** Adds the verbs of `context`. They read and write the configuration only. */
+export function addContextCommands(tree: CommandTree, parent: Command): void {
+  tree.offlineLeaf(parent, 'list', 'list contexts', listContexts).alias('ls');
+  tree.offlineLeaf(parent, 'show', 'show what is used, and where it comes from', showContext);
+  tree.offlineLeaf(parent, 'use <name>', 'make a context the current one', useContext);
+  tree.offlineLeaf(parent, 'set <name>', 'make or change a context, by --server and --namespace', setContext);
+}
+
+async function listContexts({ session }: Invocation): Promise<void> {
+  const { current, contexts, path } = await readContexts(session.io.files, configPathOf(session.io.env));
+  const rows = [...contexts].map(([name, context]) => ({ name, current: name === current, ...context }));
+  if (session.structured) return session.printValue({ contexts: rows });
+  if (rows.length === 0)
+    return session.note(`no contexts in ${path}; make one with: cloudlessctl context set <name> --server <url>`);
+  await session.print(
+    formatTable(
+      ['CURRENT', 'NAME', 'SERVER', 'NAMESPACE'],
+      rows.map(({ name, current: isCurrent, server, namespace }) => [
+        isCurrent ? '*' : ' ',
+        name,
+        server ?? DEFAULT_SERVER,
+        namespace ?? 'default',
+      ]),
+    ),
+  );
+}
+
+async function showContext({ session }: Invocation): Promise<void> {
+  const { server, namespace, context, configPath } = session.settings;
+  if (session.structured) return session.printValue({ server, namespace, context: context ?? null, config: configPath });
+  await session.print(
+    `context:   ${context ?? '(none)'}\nserver:    ${server}\nnamespace: ${namespace}\nconfig:    ${configPath}\n`,
+  );
+}
+
+async function useContext(invocation: Invocation): Promise<void> {
+  const { session } = invocation;
+  const name = operand(invocation, 0, 'name');
+  const path = configPathOf(session.io.env);
+  const { contexts } = await readContexts(session.io.files, path);
+  if (!contexts.has(name)) {
+    throw new CliFailure(
+      ExitCode.notFound,
+      `there is no context ${JSON.stringify(name)} in ${path}${didYouMean(name, contexts.keys())}`,
+    );
+  }
+  await editContexts(session.io.files, path, (document) => document.set('current', name));
+  await session.tell(`context ${name}: is the current one now`);
+}
+
+async function setContext(invocation: Invocation): Promise<void> {
+  const { session } = invocation;
+  const { serverGiven, server, namespaceGiven, namespace } = session.settings;
+  const name = operand(invocation, 0, 'name');
+  if (!/^[A-Za-z0-9][A-Za-z0-9._-]*$/.test(name)) {
+    throw usageFailure(
+      `${JSON.stringify(name)} is not the name of a context: expected letters, digits, dots, hyphens and underscores`,
+    );
+  }
+  if (!serverGiven && !namespaceGiven) throw usageFailure('nothing to set: give --server, --namespace, or both');
+  const path = configPathOf(session.io.env);
+  await editContexts(session.io.files, path, (document) => {
+    if (!document.has('current')) document.set('current', name);
+    if (serverGiven) document.setIn(['contexts', name, 'server'], server);
+    if (namespaceGiven) document.setIn(['contexts', name, 'namespace'], namespace);
+  });
+  await session.tell(`context ${name}: set in ${path}`);
+}

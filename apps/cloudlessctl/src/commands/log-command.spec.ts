@@ -1,0 +1,106 @@
+import { create } from '@bufbuild/protobuf';
+import { timestampFromMs } from '@bufbuild/protobuf/wkt';
+import { Code, ConnectError } from '@connectrpc/connect';
+import { ManualClock } from '@cloudless/base/testing';
+import { LogEntrySchema, OutputStream } from '@cloudless/api';
+import type { LogEntry, StreamLogsRequest } from '@cloudless/api';
+import { NOW_MS, aWorkload, runCli } from '../testing/run-cli.js';
+
+const entry = (replica: number, sequence: number, line: string, fields: Partial<LogEntry> = {}): LogEntry =>
+  create(LogEntrySchema, {
+    ...{
+      containerId: `c${replica}`,
+      replicaId: `00000000000000aa-${replica}`,
+      sequence: BigInt(sequence),
+      line,
+      raw: fields.raw ?? new Uint8Array(),
+    },
+    ...{
+      partial: fields.partial ?? false,
+      stream: fields.stream ?? OutputStream.STDOUT,
+      time: timestampFromMs(NOW_MS + sequence * 1000),
+    },
+  });
+const one = aWorkload({ status: { desiredReplicas: 1, totalReplicas: 1 } });
+const sending = (...entries: LogEntry[]) => ({
+  getWorkload: () => aWorkload(),
+  streamLogs: async function* () {
+    yield* entries;
+  },
+});
+
+describe('logs', () => {
+  it('prints the lines of one replica as they are', async () => {
+    const coordinator = { ...sending(entry(1, 1, 'a'), create(LogEntrySchema, {}), entry(1, 2, 'b')), getWorkload: () => one };
+    expect(await runCli(['logs', 'web'], { coordinator })).toMatchObject({ exitCode: 0, stdout: 'a\nb\n' });
+  });
+
+  it('says which replica a line is from when there are several', async () => {
+    expect(
+      (await runCli(['logs', 'web'], { coordinator: sending(entry(1, 1, 'a'), entry(12, 1, 'b'), entry(1, 2, 'c')) })).stdout,
+    ).toBe('web-1 | a\nweb-12 | b\nweb-1  | c\n');
+    const coordinator = { ...sending(entry(1, 1, 'a'), entry(2, 1, 'b')), getWorkload: () => one };
+    expect((await runCli(['logs', 'web'], { coordinator })).stdout).toBe('a\nweb-2 | b\n');
+  });
+
+  it('keeps the pieces of a line together, and prints its exact bytes', async () => {
+    const pieces = [
+      entry(1, 1, 'lo', { partial: true }),
+      entry(2, 1, 'x'),
+      entry(1, 2, 'ng'),
+      entry(1, 3, '?', { raw: Uint8Array.of(0xc3, 0xa9) }),
+      entry(2, 2, 'end', { partial: true }),
+    ];
+    expect((await runCli(['logs', 'web'], { coordinator: sending(...pieces) })).stdout).toBe(
+      'web-2 | x\nweb-1 | long\nweb-1 | é\nweb-2 | end\n',
+    );
+  });
+
+  it('asks for what the flags say', async () => {
+    let seen: StreamLogsRequest | undefined;
+    const coordinator = {
+      streamLogs: async function* (request: StreamLogsRequest) {
+        seen = request;
+        yield entry(1, 1, 'a');
+      },
+    };
+    const argv = ['logs', '00000000000000aa-1', '--tail', '5', '--since', '10m', '--stream', 'stderr', '--timestamps'];
+    expect((await runCli(argv, { coordinator })).stdout).toBe('2026-01-01T00:00:01Z a\n');
+    expect(seen).toMatchObject({ replicaId: '00000000000000aa-1', tailLines: 5, streams: [OutputStream.STDERR], follow: false });
+    expect(seen?.since).toEqual(timestampFromMs(NOW_MS - 600_000));
+  });
+
+  it('goes on where it was when the connection breaks, without a line twice', async () => {
+    const clock = new ManualClock(NOW_MS);
+    const requests: StreamLogsRequest[] = [];
+    const coordinator = {
+      getWorkload: () => one,
+      streamLogs: async function* (request: StreamLogsRequest) {
+        requests.push(request);
+        yield entry(1, 1, 'a');
+        if (requests.length === 1) throw new ConnectError('no leader', Code.Unavailable);
+        yield entry(1, 2, 'b');
+      },
+    };
+    const running = runCli(['logs', 'web', '-f', '--tail', '1'], { clock, coordinator });
+    let ended = false;
+    void running.then(() => (ended = true));
+    while (!ended) {
+      await new Promise((resolve) => setImmediate(resolve));
+      await clock.advance(100);
+    }
+    expect(await running).toMatchObject({ exitCode: 0, stdout: 'a\nb\n' });
+    expect(requests.map(({ tailLines }) => tailLines)).toEqual([1, undefined]);
+    expect(requests[1]?.since).toEqual(timestampFromMs(NOW_MS + 1000 - 10_000));
+  });
+
+  it('prints entries for programs, one in a line', async () => {
+    const { stdout } = await runCli(['logs', 'web', '-o', 'json'], { coordinator: sending(entry(1, 1, 'a'), entry(2, 1, 'b')) });
+    expect(
+      stdout
+        .trim()
+        .split('\n')
+        .map((line) => (JSON.parse(line) as { line: string }).line),
+    ).toEqual(['a', 'b']);
+  });
+});

@@ -1,0 +1,136 @@
+import type { Command } from 'commander';
+import { fromJson } from '@bufbuild/protobuf';
+import type { MessageInitShape } from '@bufbuild/protobuf';
+import { TimestampSchema, timestampFromMs } from '@bufbuild/protobuf/wkt';
+import type { Timestamp } from '@bufbuild/protobuf/wkt';
+import { LogEntrySchema, OutputStream } from '@cloudless/api';
+import type { LogEntry, StreamLogsRequestSchema } from '@cloudless/api';
+import type { CommandTree, Invocation } from '../command-tree.js';
+import { CliFailure, ExitCode, usageFailure } from '../failure.js';
+import { parseReplicaTarget, toTargetFields } from '../names.js';
+import type { ReplicaTarget } from '../names.js';
+import { formatSpan } from '../output/human.js';
+import { messageJson } from '../session.js';
+import type { Session } from '../session.js';
+import { parseDuration } from '../quantity.js';
+import { parseWholeNumber } from '../spec-flags.js';
+import { Deadline, reconnecting } from '../streams.js';
+import { LogPrinter } from '../views/log-printer.js';
+import { flagOption, operand, textOption } from './options.js';
+
+/** Adds `logs`. */
+export function addLogCommand(tree: CommandTree, parent: Command): void {
+  tree
+    .leaf(parent, 'logs <target>', 'output of a workload, replica or container', showLogs)
+    .option('-f, --follow', 'go on with new lines')
+    .option('--tail <lines>', 'only the last so many of each replica')
+    .option('--since <time>', 'only since 10m ago, or since 2026-01-31T12:00:00Z')
+    .option('--timestamps', 'the time before each line')
+    .option('--stream <stream>', 'only stdout, or only stderr');
+}
+
+async function showLogs(invocation: Invocation): Promise<void> {
+  const { session } = invocation;
+  const { io, settings } = session;
+  const target = parseReplicaTarget(operand(invocation, 0, 'target'), settings.namespace);
+  const request = requestOf(invocation, target);
+  const printer = new LogPrinter({
+    style: session.style,
+    timestamps: flagOption(invocation, 'timestamps'),
+    prefixes: await prefixesFor(session, target),
+    write: (data) => session.print(data),
+    ...(target.kind === 'workload' ? { workload: target.workload.name } : {}),
+  });
+  const deadline = new Deadline(io.clock, io.signal, settings.timeoutMs);
+  const onLost = (reason: string): Promise<void> => session.note(`the connection was lost (${reason}), connecting again`);
+  const log = new ResumableLog(session, request, deadline.signal);
+  const open = (): AsyncIterable<LogEntry> => log.open();
+  try {
+    const follow = request.follow === true;
+    const entries = follow ? reconnecting(open, { clock: io.clock, signal: deadline.signal, endless: false, onLost }) : open();
+    for await (const entry of entries) {
+      if (entry.sequence === 0n) continue;
+      if (session.structured) await session.printItem(messageJson(LogEntrySchema, entry));
+      else await printer.print(entry);
+    }
+  } catch (reason) {
+    if (deadline.passed) throw new CliFailure(ExitCode.timeout, `followed for ${formatSpan(settings.timeoutMs ?? 0)}`);
+    throw reason;
+  } finally {
+    deadline.cancel();
+    await printer.flush();
+  }
+}
+
+type LogRequest = MessageInitShape<typeof StreamLogsRequestSchema>;
+
+/** A log that can be opened again where it broke off: at the time of the newest entry seen, without those that were shown. */
+class ResumableLog {
+  private readonly seen = new Map<string, bigint>();
+  private newest: Timestamp | undefined;
+
+  constructor(
+    private readonly session: Session,
+    private readonly request: LogRequest,
+    private readonly signal: AbortSignal,
+  ) {}
+
+  async *open(): AsyncGenerator<LogEntry> {
+    const { tailLines: _, ...resumed } = this.request;
+    const request = this.newest === undefined ? this.request : { ...resumed, since: this.newest };
+    for await (const entry of this.session.client.streamLogs(request, this.session.streamOptions(this.signal))) {
+      if (entry.sequence > 0n) {
+        if (entry.sequence <= (this.seen.get(entry.containerId) ?? 0n)) continue;
+        this.seen.set(entry.containerId, entry.sequence);
+        if (entry.time !== undefined) this.newest = laterOf(this.newest, entry.time);
+      }
+      yield entry;
+    }
+  }
+}
+
+/** Replicas are merged by arrival, so an entry of another node may be older than the newest seen by this much. */
+const CLOCK_SLACK_SECONDS = 10n;
+
+function laterOf(since: Timestamp | undefined, time: Timestamp): Timestamp {
+  const resumed = { ...time, seconds: time.seconds - CLOCK_SLACK_SECONDS };
+  return since !== undefined && since.seconds >= resumed.seconds ? since : resumed;
+}
+
+function requestOf(invocation: Invocation, target: ReplicaTarget): LogRequest {
+  const tail = textOption(invocation, 'tail');
+  const since = textOption(invocation, 'since');
+  return {
+    ...toTargetFields(target),
+    follow: flagOption(invocation, 'follow'),
+    ...(tail === undefined ? {} : { tailLines: parseWholeNumber('--tail', tail) }),
+    ...(since === undefined ? {} : { since: parseSince(since, invocation.session.nowMs) }),
+    streams: parseStream(textOption(invocation, 'stream')),
+  };
+}
+
+function parseSince(text: string, nowMs: number): Timestamp {
+  const span = parseDuration(text);
+  if ('value' in span && span.value >= 0n) return timestampFromMs(nowMs - Number(span.value / 1_000_000n));
+  try {
+    return fromJson(TimestampSchema, text);
+  } catch (reason) {
+    throw new CliFailure(ExitCode.usage, `--since: expected 10m or 2026-01-31T12:00:00Z, got ${JSON.stringify(text)}`, {
+      cause: reason,
+    });
+  }
+}
+
+function parseStream(text: string | undefined): OutputStream[] {
+  if (text === undefined) return [];
+  if (text === 'stdout') return [OutputStream.STDOUT];
+  if (text === 'stderr') return [OutputStream.STDERR];
+  throw usageFailure(`--stream: expected stdout or stderr, got ${JSON.stringify(text)}`);
+}
+
+/** Lines of a workload with several replicas say which one they are from. */
+async function prefixesFor(session: Session, target: ReplicaTarget): Promise<boolean> {
+  if (target.kind !== 'workload' || session.structured) return false;
+  const { status } = await session.client.getWorkload(target.workload, session.callOptions());
+  return Math.max(status?.desiredReplicas ?? 0, status?.totalReplicas ?? 0) > 1;
+}

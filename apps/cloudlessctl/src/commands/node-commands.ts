@@ -1,0 +1,139 @@
+import type { Command } from 'commander';
+import type { MessageInitShape } from '@bufbuild/protobuf';
+import { NodeSchema, type TaintSchema, type Taint_Effect, Taint_EffectSchema } from '@cloudless/api';
+import type { Node } from '@cloudless/api';
+import type { CommandTree, Invocation } from '../command-tree.js';
+import { usageFailure } from '../failure.js';
+import { messageJson } from '../session.js';
+import type { Session } from '../session.js';
+import { parsePairs } from '../spec-flags.js';
+import { didYouMean } from '../suggest.js';
+import { describeNodeText, nodeTable } from '../views/node-view.js';
+import { waitUntilDrained } from '../wait/wait-node.js';
+import { recentEvents } from './event-commands.js';
+import { flagOption, operand, textOption } from './options.js';
+
+const PAGE_SIZE = 500;
+
+/** Adds the verbs of `node`. */
+export function addNodeCommands(tree: CommandTree, parent: Command): void {
+  const nameOf = (invocation: Invocation): string => operand(invocation, 0, 'node');
+  tree.leaf(parent, 'list', 'list nodes', listNodes).alias('ls').option('-l, --selector <selector>', 'only with these labels');
+  tree.leaf(parent, 'get <nodes...>', 'show nodes', (invocation) => getNodes(invocation, invocation.operands));
+  tree.leaf(parent, 'describe <node>', 'everything about one node', (invocation) => describeNode(invocation, nameOf(invocation)));
+  tree.leaf(parent, 'cordon <node>', 'let nothing new onto the node', async (invocation) => {
+    const { session } = invocation;
+    await finish(session, await session.client.cordonNode({ nodeId: nameOf(invocation) }, session.callOptions()), 'cordoned');
+  });
+  tree.leaf(parent, 'uncordon <node>', 'end cordon and drain', async (invocation) => {
+    const { session } = invocation;
+    await finish(session, await session.client.uncordonNode({ nodeId: nameOf(invocation) }, session.callOptions()), 'uncordoned');
+  });
+  tree
+    .leaf(parent, 'drain <node>', 'cordon, and replace every replica elsewhere', drainNode)
+    .option('--wait', 'wait until no replicas are left, for 10m or --timeout');
+  tree.leaf(parent, 'label <node> <labels...>', 'set labels by key=value, remove by key-', labelNode);
+  tree.leaf(parent, 'taint <node> <taints...>', 'set taints by key=value:EFFECT, remove by key- or key:EFFECT-', taintNode);
+  tree
+    .leaf(parent, 'remove <node>', 'forget a node that is drained or lost', async (invocation) => {
+      const { session } = invocation;
+      const nodeId = nameOf(invocation);
+      await session.client.removeNode({ nodeId, force: flagOption(invocation, 'force') }, session.callOptions());
+      await session.tell(`node ${nodeId}: removed`);
+    })
+    .option('--force', 'also when replicas are recorded on it; they count as lost');
+}
+
+/** Lists nodes. */
+export async function listNodes(invocation: Invocation): Promise<void> {
+  const { session } = invocation;
+  const nodes: Node[] = [];
+  let pageToken = '';
+  const labelSelector = textOption(invocation, 'selector') ?? '';
+  do {
+    const page = await session.client.listNodes({ labelSelector, pageSize: PAGE_SIZE, pageToken }, session.callOptions());
+    nodes.push(...page.nodes);
+    pageToken = page.nextPageToken;
+  } while (pageToken !== '');
+  if (nodes.length === 0 && !session.structured) await session.note('no nodes');
+  else await printNodes(session, nodes);
+}
+
+/** Shows the named nodes. */
+export async function getNodes({ session }: Invocation, names: readonly string[]): Promise<void> {
+  const nodes: Node[] = [];
+  for (const nodeId of names) nodes.push(await session.client.getNode({ nodeId }, session.callOptions()));
+  const [only] = nodes;
+  if (session.structured && nodes.length === 1 && only !== undefined) await session.printValue(messageJson(NodeSchema, only));
+  else await printNodes(session, nodes);
+}
+
+/** Shows everything about one node. */
+export async function describeNode({ session }: Invocation, nodeId: string): Promise<void> {
+  const node = await session.client.getNode({ nodeId }, session.callOptions());
+  if (session.structured) return session.printValue(messageJson(NodeSchema, node));
+  await session.print(describeNodeText(node, await recentEvents(session, { nodeId }), session.nowMs, session.style));
+}
+
+async function drainNode(invocation: Invocation): Promise<void> {
+  const { session } = invocation;
+  const nodeId = operand(invocation, 0, 'node');
+  const draining = await session.client.drainNode({ nodeId }, session.callOptions());
+  await session.tell(`node ${nodeId}: draining`);
+  const final = flagOption(invocation, 'wait') ? await waitUntilDrained(session, nodeId) : draining;
+  if (session.structured) await session.printValue(messageJson(NodeSchema, final));
+}
+
+async function labelNode(invocation: Invocation): Promise<void> {
+  const { session, operands } = invocation;
+  const setLabels: Record<string, string> = {};
+  const removeLabels: string[] = [];
+  for (const { key, value } of parsePairs('label', operands.slice(1))) {
+    if (value === undefined) removeLabels.push(key);
+    else setLabels[key] = value;
+  }
+  const nodeId = operand(invocation, 0, 'node');
+  await finish(session, await session.client.updateNode({ nodeId, setLabels, removeLabels }, session.callOptions()), 'labelled');
+}
+
+async function taintNode(invocation: Invocation): Promise<void> {
+  const { session, operands } = invocation;
+  const setTaints: MessageInitShape<typeof TaintSchema>[] = [];
+  const removeTaints: string[] = [];
+  for (const text of operands.slice(1)) {
+    const taint = parseTaint(text);
+    if (typeof taint === 'string') removeTaints.push(taint);
+    else setTaints.push(taint);
+  }
+  const nodeId = operand(invocation, 0, 'node');
+  await finish(session, await session.client.updateNode({ nodeId, setTaints, removeTaints }, session.callOptions()), 'tainted');
+}
+
+/** Reads `key=value:EFFECT` or `key:EFFECT`, which sets, or `key-` or `key:EFFECT-`, which removes and is returned without the hyphen. */
+function parseTaint(text: string): MessageInitShape<typeof TaintSchema> | string {
+  const match = /^([^=:]+?)(?:=([^:]*))?(?::([^:]+?))?(-?)$/.exec(text);
+  const [, key = '', value, effectName, remove] = match ?? [];
+  if (effectName !== undefined) parseEffect(text, effectName);
+  if (remove === '-' && value === undefined) return effectName === undefined ? key : `${key}:${effectName}`;
+  if (match === null || effectName === undefined) {
+    throw usageFailure(`expected key=value:EFFECT to set a taint, key- or key:EFFECT- to remove it, got ${JSON.stringify(text)}`);
+  }
+  return { key, value: value ?? '', effect: parseEffect(text, effectName) };
+}
+
+function parseEffect(text: string, name: string): Taint_Effect {
+  const names = Taint_EffectSchema.values.map((value) => value.name);
+  const found = Taint_EffectSchema.values.find((value) => value.name === name);
+  if (found === undefined) throw usageFailure(`${text}: the effect is one of ${names.join(', ')}${didYouMean(name, names)}`);
+  return found.number;
+}
+
+async function finish(session: Session, node: Node, done: string): Promise<void> {
+  await session.tell(`node ${node.id}: ${done}`);
+  if (session.structured) await session.printValue(messageJson(NodeSchema, node));
+}
+
+async function printNodes(session: Session, nodes: readonly Node[]): Promise<void> {
+  if (session.structured) await session.printValue({ nodes: nodes.map((node) => messageJson(NodeSchema, node)) });
+  else await session.print(nodeTable(nodes, session.nowMs, session.style, session.settings.output === 'wide'));
+}

@@ -1,0 +1,135 @@
+import { createServer } from 'node:http2';
+import type { AddressInfo } from 'node:net';
+import { connectNodeAdapter, createConnectTransport } from '@connectrpc/connect-node';
+import { CoordinatorService } from '@cloudless/api';
+import { aNode, runCli } from '../testing/run-cli.js';
+
+const PATH = '/home/me/.config/cloudless/config.yaml';
+const CONFIG =
+  '# mine\ncurrent: dev\ncontexts:\n  dev:\n    server: http://127.0.0.1:9000\n    namespace: team\n  prod: {server: "https://cluster.example:8443"}\n';
+const coordinator = { listWorkloads: () => ({}) };
+
+describe('the configuration', () => {
+  it.each([
+    { name: 'the default', argv: [], env: {}, config: '', server: 'http://127.0.0.1:8080', namespace: 'default' },
+    { name: 'the current context', argv: [], env: {}, config: CONFIG, server: 'http://127.0.0.1:9000', namespace: 'team' },
+    {
+      name: 'the environment over it',
+      argv: [],
+      env: { CLOUDLESS_SERVER: 'http://h:1' },
+      config: CONFIG,
+      server: 'http://h:1',
+      namespace: 'team',
+    },
+    {
+      name: '--context over both',
+      argv: ['--context', 'prod'],
+      env: { CLOUDLESS_SERVER: 'http://h:1' },
+      config: CONFIG,
+      server: 'https://cluster.example:8443',
+      namespace: 'default',
+    },
+    {
+      name: 'flags over all',
+      argv: ['--server', 'http://x:2/', '-n', 'mine'],
+      env: { CLOUDLESS_SERVER: 'http://h:1' },
+      config: CONFIG,
+      server: 'http://x:2',
+      namespace: 'mine',
+    },
+  ])('uses $name', async ({ argv, env, config, server, namespace }) => {
+    const files = config === '' ? {} : { [PATH]: config };
+    for (const placed of [
+      [...argv, 'get', 'workloads'],
+      ['get', ...argv, 'workloads'],
+      ['get', 'workloads', ...argv],
+      [...argv, 'workload', 'list'],
+      ['workload', ...argv, 'list'],
+    ]) {
+      const result = await runCli(placed, { coordinator, env, files });
+      expect(result).toMatchObject({ exitCode: 0, servers: [server], stderr: `no workloads in the namespace ${namespace}\n` });
+    }
+  });
+
+  it.each([
+    { config: 'curent: x\n', message: `${PATH}:1:1: curent: unknown key; did you mean current?` },
+    {
+      config: 'contexts:\n  dev:\n    sever: http://x:1\n',
+      message: `${PATH}:3:5: contexts.dev.sever: unknown key; did you mean server?`,
+    },
+    {
+      config: 'contexts:\n  dev: {server: x}\n',
+      message: `${PATH}:2:17: contexts.dev.server: expected an address such as http://127.0.0.1:8080, got "x"`,
+    },
+    {
+      config: 'current: prd\ncontexts: {prod: {}}\n',
+      message: `the current context of ${PATH}: there is no context "prd" in ${PATH}; did you mean prod?`,
+    },
+  ])('refuses $config', async ({ config, message }) => {
+    expect(await runCli(['get', 'workloads'], { files: { [PATH]: config } })).toMatchObject({
+      exitCode: 2,
+      stderr: `cloudlessctl: ${message}\n`,
+      servers: [],
+    });
+  });
+
+  it('is changed by context set and use, comments stay', async () => {
+    const first = await runCli(['context', 'set', 'dev', '--server', 'http://127.0.0.1:9000']);
+    expect(first.files[PATH]).toBe('current: dev\ncontexts:\n  dev:\n    server: http://127.0.0.1:9000\n');
+    const second = await runCli(['context', 'set', 'dev', '-n', 'other'], { files: { [PATH]: CONFIG } });
+    expect(second.files[PATH]).toBe(
+      CONFIG.replace('namespace: team', 'namespace: other').replace(
+        '{server: "https://cluster.example:8443"}',
+        '{ server: "https://cluster.example:8443" }',
+      ),
+    );
+    const third = await runCli(['context', 'use', 'prod'], { files: { [PATH]: CONFIG } });
+    expect(third.files[PATH]).toContain('# mine\ncurrent: prod\n');
+    expect((await runCli(['context', 'use', 'prd'], { files: { [PATH]: CONFIG } })).exitCode).toBe(3);
+    const broken = CONFIG.replace('current: dev', 'current: gone');
+    expect((await runCli(['context', 'use', 'dev'], { files: { [PATH]: broken } })).exitCode).toBe(0);
+  });
+
+  it('is listed and shown', async () => {
+    expect((await runCli(['context', 'list'], { files: { [PATH]: CONFIG } })).stdout).toBe(
+      'CURRENT   NAME   SERVER                         NAMESPACE\n*         dev    http://127.0.0.1:9000          team\n-         prod   https://cluster.example:8443   default\n',
+    );
+    expect(
+      (await runCli(['context', 'show'], { files: { '/c.yaml': CONFIG }, env: { CLOUDLESS_CONFIG: '/c.yaml' } })).stdout,
+    ).toBe('context:   dev\nserver:    http://127.0.0.1:9000\nnamespace: team\nconfig:    /c.yaml\n');
+  });
+});
+
+describe('a real connection', () => {
+  it('speaks Connect over HTTP/2 without TLS', async () => {
+    const server = createServer(
+      connectNodeAdapter({ routes: ({ service }) => void service(CoordinatorService, { getNode: () => aNode() }) }),
+    );
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+    const { port } = server.address() as AddressInfo;
+    const transport = createConnectTransport({
+      baseUrl: `http://127.0.0.1:${port}`,
+      httpVersion: '2',
+      idleConnectionTimeoutMs: 1,
+    });
+    const result = await runCli(['node', 'get', 'web1'], { transport });
+    expect(result).toMatchObject({ exitCode: 0, stderr: '' });
+    expect(result.stdout).toContain('web1   Ready');
+    await new Promise((resolve) => server.close(resolve));
+  });
+
+  it('says where it looked when nobody listens there', async () => {
+    const server = createServer();
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+    const { port } = server.address() as AddressInfo;
+    await new Promise((resolve) => server.close(resolve));
+    const transport = createConnectTransport({ baseUrl: `http://127.0.0.1:${port}`, httpVersion: '2' });
+    expect(await runCli(['node', 'get', 'web1'], { transport, files: { [PATH]: CONFIG } })).toMatchObject({
+      exitCode: 5,
+      stdout: '',
+      stderr:
+        'cloudlessctl: cannot reach the coordinator at http://127.0.0.1:9000: connection refused. Is it running (npm start)? ' +
+        `Check --server, CLOUDLESS_SERVER or the context 'dev' in ${PATH}\n`,
+    });
+  });
+});

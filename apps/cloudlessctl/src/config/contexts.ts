@@ -1,0 +1,115 @@
+import { Document, isMap, parseDocument } from 'yaml';
+import { CliFailure, ExitCode } from '../failure.js';
+import type { CliIo, Files } from '../io.js';
+import { DNS_LABEL_RULE, isDnsLabel } from '../manifest/parse-manifest.js';
+import { YamlReader, formatProblem } from '../manifest/yaml-reader.js';
+import type { Entry } from '../manifest/yaml-reader.js';
+
+/** Where a cluster is, and which namespace is meant there. */
+export interface Context {
+  readonly server?: string;
+  readonly namespace?: string;
+}
+
+/** The configuration file. */
+export interface Contexts {
+  /** The path it was, or would be, read from. */
+  readonly path: string;
+  readonly current?: string;
+  readonly contexts: ReadonlyMap<string, Context>;
+}
+
+/** `$CLOUDLESS_CONFIG`, else below `$XDG_CONFIG_HOME` or `~/.config`. */
+export function configPathOf(env: CliIo['env']): string {
+  if (env['CLOUDLESS_CONFIG']) return env['CLOUDLESS_CONFIG'];
+  const base = env['XDG_CONFIG_HOME'] || `${env['HOME'] || ''}/.config`;
+  return `${base}/cloudless/config.yaml`;
+}
+
+/**
+ * Reads the configuration; a missing file is an empty one.
+ * @throws {@link CliFailure} of exit code 2 with all that is wrong in it.
+ */
+export async function readContexts(files: Files, path: string): Promise<Contexts> {
+  const bytes = await readIfPresent(files, path);
+  if (bytes === undefined) return { path, contexts: new Map() };
+  const found = parseContexts(path, bytes);
+  if ('problems' in found) throw new CliFailure(ExitCode.usage, found.problems.join('\n'));
+  return found.contexts;
+}
+
+/** Checks a configuration file. Unknown keys are refused: a misspelt server would be another server. */
+export function parseContexts(
+  path: string,
+  bytes: Uint8Array,
+): { readonly contexts: Contexts } | { readonly problems: readonly string[] } {
+  const reader = new YamlReader(path, bytes);
+  const [document, more] = reader.documents;
+  if (more !== undefined) reader.report(more.contents, '', 'expected one document');
+  const contexts = new Map<string, Context>();
+  let current: string | undefined;
+  if (reader.problems.length === 0 && document !== undefined && document.contents !== null) {
+    for (const entry of reader.entries(document, document.contents, null, '') ?? []) {
+      if (entry.key === 'current') current = reader.text(entry.value, entry.keyNode, 'current');
+      else if (entry.key === 'contexts') {
+        for (const item of reader.entries(document, entry.value, entry.keyNode, 'contexts') ?? []) {
+          const fields = reader.entries(document, item.value, item.keyNode, `contexts.${item.key}`) ?? [];
+          contexts.set(item.key, readContext(reader, item.key, fields));
+        }
+      } else reader.unknownKey(entry, entry.key, ['current', 'contexts']);
+    }
+  }
+  if (reader.problems.length > 0) return { problems: reader.problems.map(formatProblem) };
+  return { contexts: { path, contexts, ...(current === undefined ? {} : { current }) } };
+}
+
+function readContext(reader: YamlReader, name: string, fields: readonly Entry[]): Context {
+  const context: { server?: string; namespace?: string } = {};
+  for (const entry of fields) {
+    const path = `contexts.${name}.${entry.key}`;
+    if (entry.key !== 'server' && entry.key !== 'namespace') {
+      reader.unknownKey(entry, path, ['server', 'namespace']);
+      continue;
+    }
+    const text = reader.text(entry.value, entry.keyNode, path);
+    const problem = text === undefined ? undefined : entry.key === 'server' ? serverProblem(text) : namespaceProblem(text);
+    if (problem !== undefined) reader.report(entry.value, path, problem);
+    if (text !== undefined) context[entry.key] = text;
+  }
+  return context;
+}
+
+/** What is wrong with the address of a server, if anything. */
+export function serverProblem(server: string): string | undefined {
+  const url = URL.canParse(server) ? new URL(server) : undefined;
+  const plain =
+    url !== undefined && (url.protocol === 'http:' || url.protocol === 'https:') && url.pathname === '/' && url.search === '';
+  return plain && url.hostname !== '' && url.username === ''
+    ? undefined
+    : `expected an address such as http://127.0.0.1:8080, got ${JSON.stringify(server)}`;
+}
+
+/** What is wrong with the name of a namespace, if anything. */
+export function namespaceProblem(namespace: string): string | undefined {
+  return isDnsLabel(namespace) ? undefined : `expected ${DNS_LABEL_RULE}, got ${JSON.stringify(namespace)}`;
+}
+
+/** Changes the configuration file in place; comments in it stay. */
+export async function editContexts(files: Files, path: string, edit: (document: Document) => void): Promise<void> {
+  await readContexts(files, path);
+  const bytes = await readIfPresent(files, path);
+  const document: Document = bytes === undefined ? new Document({}) : parseDocument(new TextDecoder().decode(bytes));
+  if (!isMap(document.contents)) document.contents = document.createNode({}) as typeof document.contents;
+  edit(document);
+  await files.write(path, document.toString());
+}
+
+async function readIfPresent(files: Files, path: string): Promise<Uint8Array | undefined> {
+  try {
+    return await files.read(path);
+  } catch (reason) {
+    if (reason instanceof Error && 'code' in reason && reason.code === 'ENOENT') return undefined;
+    const message = reason instanceof Error ? reason.message : String(reason);
+    throw new CliFailure(ExitCode.error, `cannot read the configuration ${path}: ${message}`, { cause: reason });
+  }
+}

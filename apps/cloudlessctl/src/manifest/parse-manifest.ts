@@ -1,0 +1,121 @@
+import { fromJson } from '@bufbuild/protobuf';
+import type { JsonValue } from '@bufbuild/protobuf';
+import { WorkloadSpecSchema } from '@cloudless/api';
+import type { WorkloadSpec } from '@cloudless/api';
+import { isSeq } from 'yaml';
+import type { Document, Node } from 'yaml';
+import { didYouMean } from '../suggest.js';
+import { readMessage } from './read-message.js';
+import { YamlReader, describeNode } from './yaml-reader.js';
+import type { Entry, Problem } from './yaml-reader.js';
+
+/** A workload as a manifest declares it. */
+export interface ManifestWorkload {
+  readonly namespace: string;
+  readonly name: string;
+  readonly spec: WorkloadSpec;
+}
+
+/** What a file declares. Nothing of it may be used unless `problems` is empty. */
+export interface Manifest {
+  readonly workloads: readonly ManifestWorkload[];
+  readonly problems: readonly Problem[];
+}
+
+/** A DNS label, what namespaces and names must be. */
+const DNS_LABEL = /^[a-z0-9]([a-z0-9-]*[a-z0-9])?$/;
+const MAX_NAME = 63;
+
+/**
+ * Reads a manifest: YAML or JSON, any number of documents `{ kind?, namespace?, name, spec }`, or lists of such.
+ * @param file - Its name for messages.
+ * @param defaultNamespace - For documents that name none.
+ */
+export function parseManifest(file: string, bytes: Uint8Array, defaultNamespace: string): Manifest {
+  const reader = new YamlReader(file, bytes);
+  if (reader.problems.length > 0) return { workloads: [], problems: reader.problems };
+  const workloads: ManifestWorkload[] = [];
+  const seen = new Set<string>();
+  for (const document of reader.documents) {
+    const root = reader.follow(document, document.contents);
+    const nodes = isSeq(root)
+      ? root.items.map((item) => reader.follow(document, item as Node | null))
+      : root === null
+        ? []
+        : [root];
+    nodes.forEach((node, index) => {
+      const workload = readDocument(reader, document, node, isSeq(root) ? `[${index}].` : '', defaultNamespace);
+      if (workload === undefined) return;
+      const key = `${workload.namespace}/${workload.name}`;
+      if (seen.has(key)) reader.report(node, '', `the workload ${key} is declared twice`);
+      seen.add(key);
+      workloads.push(workload);
+    });
+  }
+  if (workloads.length === 0 && reader.problems.length === 0) reader.report(null, '', 'declares nothing');
+  return { workloads, problems: reader.problems };
+}
+
+function readDocument(
+  reader: YamlReader,
+  document: Document.Parsed,
+  node: Node | null,
+  prefix: string,
+  defaultNamespace: string,
+): ManifestWorkload | undefined {
+  if (isEmptyScalar(node)) return undefined;
+  const entries = reader.entries(document, node, node, prefix.slice(0, -1));
+  if (entries === undefined) return undefined;
+  let namespace: string | undefined = defaultNamespace;
+  let name: string | undefined;
+  let spec: JsonValue | undefined;
+  for (const entry of entries) {
+    const path = `${prefix}${entry.key}`;
+    if (entry.key === 'kind') readKind(reader, entry, path);
+    else if (entry.key === 'namespace') namespace = readLabel(reader, entry, path);
+    else if (entry.key === 'name') name = readLabel(reader, entry, path);
+    else if (entry.key === 'spec') spec = readMessage(reader, document, WorkloadSpecSchema, entry.value, entry.keyNode, path);
+    else reader.report(entry.keyNode, path, unknownKey(entry.key));
+  }
+  for (const key of ['name', 'spec']) {
+    if (!entries.some((entry) => entry.key === key)) reader.report(node, `${prefix}${key}`, 'is missing');
+  }
+  if (namespace === undefined || name === undefined || spec === undefined) return undefined;
+  return { namespace, name, spec: fromJson(WorkloadSpecSchema, spec) };
+}
+
+function readKind(reader: YamlReader, entry: Entry, path: string): void {
+  const kind = reader.text(entry.value, entry.keyNode, path);
+  if (kind !== undefined && kind !== 'Workload') {
+    reader.report(entry.value, path, `expected Workload, got ${describeNode(entry.value)}`);
+  }
+}
+
+function readLabel(reader: YamlReader, entry: Entry, path: string): string | undefined {
+  const text = reader.text(entry.value, entry.keyNode, path);
+  if (text === undefined || isDnsLabel(text)) return text;
+  reader.report(entry.value, path, `expected ${DNS_LABEL_RULE}, got ${describeNode(entry.value)}`);
+  return undefined;
+}
+
+/** What {@link isDnsLabel} demands, in words. */
+export const DNS_LABEL_RULE = 'up to 63 lower-case letters, digits and inner hyphens';
+
+/** Whether a text can be the name of a workload or a namespace. */
+export function isDnsLabel(text: string): boolean {
+  return text.length <= MAX_NAME && DNS_LABEL.test(text);
+}
+
+function unknownKey(key: string): string {
+  if (WRITTEN_BY_CLUSTER.has(key)) return 'is written by the cluster; remove it';
+  if (key === 'apiVersion' || key === 'metadata') return 'unknown key; namespace, name and spec stand at the top level';
+  return `unknown key${didYouMean(key, ['kind', 'namespace', 'name', 'spec'])}`;
+}
+
+const WRITTEN_BY_CLUSTER = new Set([
+  ...['status', 'uid', 'generation', 'createdAt', 'created_at', 'deletionRequestedAt', 'deletion_requested_at'],
+]);
+
+function isEmptyScalar(node: Node | null): boolean {
+  return node === null || ('value' in node && node.value === null);
+}

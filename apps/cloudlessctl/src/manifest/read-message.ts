@@ -1,0 +1,161 @@
+import { ScalarType } from '@bufbuild/protobuf';
+import type { DescEnum, DescField, DescMessage, JsonValue } from '@bufbuild/protobuf';
+import { isScalar } from 'yaml';
+import type { Document, Node } from 'yaml';
+import { didYouMean } from '../suggest.js';
+import { readScalar, readWellKnown } from './read-scalar.js';
+import { MAX_DEPTH, describeNode } from './yaml-reader.js';
+import type { YamlReader } from './yaml-reader.js';
+
+/** Where the walk is. */
+interface Place {
+  readonly document: Document.Parsed;
+  /** The node to point at when the value itself is absent. */
+  readonly at: Node | null;
+  readonly path: string;
+  readonly depth: number;
+}
+
+/**
+ * Reads a node as a message of `schema`, by the schema alone: keys in camelCase or snake_case, enums by name, durations and amounts
+ * with units. Everything wrong is reported to `reader`.
+ * @returns The message in protobuf's JSON form, without what was wrong; `undefined` when nothing of it can be used.
+ */
+export function readMessage(
+  reader: YamlReader,
+  document: Document.Parsed,
+  schema: DescMessage,
+  node: Node | null,
+  at: Node | null,
+  path: string,
+): JsonValue | undefined {
+  return messageValue(reader, schema, node, { document, at, path, depth: 1 });
+}
+
+function messageValue(reader: YamlReader, schema: DescMessage, node: Node | null, place: Place): JsonValue | undefined {
+  const wellKnown = readWellKnown(schema, node);
+  if (wellKnown !== undefined) return settle(reader, node, place, wellKnown);
+  if (tooDeep(reader, node, place)) return undefined;
+  const entries = reader.entries(place.document, node, place.at, place.path);
+  if (entries === undefined) return undefined;
+  const result: Record<string, JsonValue> = {};
+  const seen = new Map<string, string>();
+  for (const entry of entries) {
+    const field = schema.fields.find(({ jsonName, name }) => jsonName === entry.key || name === entry.key);
+    const path = `${place.path}.${entry.key}`;
+    if (field === undefined) {
+      reader.unknownKey(entry, path, namesLike(schema, entry.key));
+      continue;
+    }
+    const group = field.oneof?.name ?? field.name;
+    const before = seen.get(group);
+    if (before !== undefined) {
+      reader.report(entry.keyNode, path, `cannot be given together with ${before}`);
+      continue;
+    }
+    seen.set(group, entry.key);
+    const value = fieldValue(reader, field, entry.value, {
+      document: place.document,
+      at: entry.keyNode,
+      path,
+      depth: place.depth + 1,
+    });
+    if (value !== undefined) result[field.jsonName] = value;
+  }
+  return result;
+}
+
+function fieldValue(reader: YamlReader, field: DescField, node: Node | null, place: Place): JsonValue | undefined {
+  switch (field.fieldKind) {
+    case 'message':
+      return messageValue(reader, field.message, node, place);
+    case 'enum':
+      return enumValue(reader, field.enum, node, place);
+    case 'scalar':
+      return settle(reader, node, place, readScalar(field, field.scalar, node));
+    case 'list':
+      return listValue(reader, field, node, place);
+    case 'map':
+      return mapValue(reader, field, node, place);
+  }
+}
+
+function listValue(
+  reader: YamlReader,
+  field: DescField & { fieldKind: 'list' },
+  node: Node | null,
+  place: Place,
+): JsonValue | undefined {
+  if (tooDeep(reader, node, place)) return undefined;
+  return reader.items(place.document, node, place.at, place.path)?.flatMap((item, index) => {
+    const inner = { ...place, at: item ?? node, path: `${place.path}[${index}]`, depth: place.depth + 1 };
+    const value = elementValue(reader, field, field.listKind, item, inner);
+    return value === undefined ? [] : [value];
+  });
+}
+
+function mapValue(
+  reader: YamlReader,
+  field: DescField & { fieldKind: 'map' },
+  node: Node | null,
+  place: Place,
+): JsonValue | undefined {
+  if (tooDeep(reader, node, place)) return undefined;
+  const entries = reader.entries(place.document, node, place.at, place.path);
+  if (entries === undefined) return undefined;
+  const result: Record<string, JsonValue> = {};
+  for (const { key, keyNode, value: item } of entries) {
+    const path = `${place.path}[${JSON.stringify(key)}]`;
+    if (key === '__proto__' || field.mapKey !== ScalarType.STRING) {
+      reader.report(keyNode, path, 'cannot be used as a key');
+      continue;
+    }
+    const value = elementValue(reader, field, field.mapKind, item, { ...place, at: keyNode, path, depth: place.depth + 1 });
+    if (value !== undefined) result[key] = value;
+  }
+  return result;
+}
+
+function elementValue(
+  reader: YamlReader,
+  field: DescField & { fieldKind: 'list' | 'map' },
+  kind: 'message' | 'enum' | 'scalar',
+  node: Node | null,
+  place: Place,
+): JsonValue | undefined {
+  if (kind === 'message' && field.message !== undefined) return messageValue(reader, field.message, node, place);
+  if (kind === 'enum' && field.enum !== undefined) return enumValue(reader, field.enum, node, place);
+  return settle(reader, node, place, readScalar(field, field.scalar ?? ScalarType.STRING, node));
+}
+
+function enumValue(reader: YamlReader, schema: DescEnum, node: Node | null, place: Place): JsonValue | undefined {
+  const names = schema.values.map(({ name }) => name);
+  if (isScalar(node) && typeof node.value === 'string') {
+    if (names.includes(node.value)) return node.value;
+    const hint = didYouMean(node.value, names);
+    return settle(reader, node, place, { problem: `expected one of ${names.join(', ')}, got ${describeNode(node)}${hint}` });
+  }
+  return settle(reader, node, place, { problem: `expected one of ${names.join(', ')}, got ${describeNode(node)}` });
+}
+
+function settle(
+  reader: YamlReader,
+  node: Node | null,
+  place: Place,
+  parsed: { readonly value: JsonValue } | { readonly problem: string },
+): JsonValue | undefined {
+  if ('value' in parsed) return parsed.value;
+  reader.report(node ?? place.at, place.path, parsed.problem);
+  return undefined;
+}
+
+function tooDeep(reader: YamlReader, node: Node | null, place: Place): boolean {
+  if (place.depth <= MAX_DEPTH) return false;
+  reader.report(node ?? place.at, place.path, `more than ${MAX_DEPTH} maps and lists inside each other`);
+  return true;
+}
+
+/** The keys of a message in the spelling of `key`, so that a suggestion does not mix two. */
+function namesLike(schema: DescMessage, key: string): readonly string[] {
+  return schema.fields.map((field) => (key.includes('_') ? field.name : field.jsonName));
+}

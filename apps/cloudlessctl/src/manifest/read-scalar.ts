@@ -1,0 +1,117 @@
+import { ScalarType, fromJson } from '@bufbuild/protobuf';
+import type { DescField, DescMessage, JsonValue } from '@bufbuild/protobuf';
+import { TimestampSchema } from '@bufbuild/protobuf/wkt';
+import { isScalar } from 'yaml';
+import type { Node } from 'yaml';
+import { parseCpu, parseDuration, parseQuantity } from '../quantity.js';
+import type { Parsed } from '../quantity.js';
+import { describeNode } from './yaml-reader.js';
+
+/** Reads a scalar of a field. The unit of a number is told by the end of the field's name: `_bytes`, `_bps`, `cpu_millis`. */
+export function readScalar(field: DescField, type: ScalarType, node: Node | null): Parsed<JsonValue> {
+  const value = isScalar(node) ? node.value : undefined;
+  switch (type) {
+    case ScalarType.STRING:
+      return typeof value === 'string' ? { value } : { problem: expected('a text', node, quotedHint(node)) };
+    case ScalarType.BOOL:
+      return typeof value === 'boolean' ? { value } : { problem: expected('true or false', node) };
+    case ScalarType.FLOAT:
+    case ScalarType.DOUBLE:
+      return typeof value === 'number' || typeof value === 'bigint'
+        ? { value: Number(value) }
+        : { problem: expected('a number', node) };
+    case ScalarType.BYTES:
+      return typeof value === 'string' && /^[A-Za-z0-9+/_-]*={0,2}$/.test(value)
+        ? { value }
+        : { problem: expected('base64 text', node) };
+    default:
+      return readInteger(field, type, node);
+  }
+}
+
+/** Reads a message that is written as one scalar, a duration or a time; `undefined` for every other message. */
+export function readWellKnown(schema: DescMessage, node: Node | null): Parsed<JsonValue> | undefined {
+  const text = isScalar(node) && typeof node.value === 'string' ? node.value : undefined;
+  switch (schema.typeName) {
+    case 'google.protobuf.Duration': {
+      if (text === undefined)
+        return { problem: expected('a duration such as "500ms", "2s" or "1h30m"', node, secondsHint(node)) };
+      const parsed = parseDuration(text);
+      return 'problem' in parsed ? parsed : { value: durationJson(parsed.value) };
+    }
+    case 'google.protobuf.Timestamp':
+      return text !== undefined && isTimestamp(text)
+        ? { value: text }
+        : { problem: expected('a time such as "2026-01-31T12:00:00Z"', node) };
+    default:
+      return undefined;
+  }
+}
+
+/** Nanoseconds in protobuf's JSON form, as in `1.5s`. */
+export function durationJson(nanos: bigint): string {
+  const size = nanos < 0n ? -nanos : nanos;
+  const fraction = (size % 1_000_000_000n).toString().padStart(9, '0').replace(/0+$/, '');
+  return `${nanos < 0n ? '-' : ''}${size / 1_000_000_000n}${fraction === '' ? '' : `.${fraction}`}s`;
+}
+
+function readInteger(field: DescField, type: ScalarType, node: Node | null): Parsed<JsonValue> {
+  const parsed = integerOf(field, type, node);
+  if ('problem' in parsed) return parsed;
+  const [least, greatest] = rangeOf(type);
+  if (parsed.value < least || parsed.value > greatest)
+    return { problem: expected(`a whole number from ${least} to ${greatest}`, node) };
+  return { value: isLong(type) ? parsed.value.toString() : Number(parsed.value) };
+}
+
+function integerOf(field: DescField, type: ScalarType, node: Node | null): Parsed<bigint> {
+  const value = isScalar(node) ? node.value : undefined;
+  if (typeof value === 'bigint') return { value };
+  if (field.name.endsWith('cpu_millis')) {
+    // "2" could be meant as cores or as thousandths, and there is a factor of a thousand between them.
+    if (typeof value === 'string' && /^\d+$/.test(value)) {
+      return {
+        problem: `write "${value}m" for thousandths of a core or "${value}.0" for cores, without a unit it could be either`,
+      };
+    }
+    if (typeof value === 'string') return parseCpu(value);
+    if (typeof value === 'number') return parseCpu(isScalar(node) ? (node.source ?? String(value)) : String(value));
+    return { problem: expected('an amount of processor such as 500, "500m" or "0.5"', node) };
+  }
+  if (typeof value === 'string' && /_bytes$|_bps$/.test(field.name)) return parseQuantity(value);
+  if (typeof value === 'string' && isLong(type) && /^-?\d{1,20}$/.test(value)) return { value: BigInt(value) };
+  if (/_bytes$/.test(field.name)) return { problem: expected('an amount such as 67108864, "64Mi" or "500M"', node) };
+  const unquote = typeof value === 'string' && /^-?\d+$/.test(value) ? '; remove the quotes' : '';
+  return { problem: expected('a whole number', node, unquote) };
+}
+
+function isLong(type: ScalarType): boolean {
+  return [ScalarType.INT64, ScalarType.UINT64, ScalarType.SINT64, ScalarType.FIXED64, ScalarType.SFIXED64].includes(type);
+}
+
+function rangeOf(type: ScalarType): readonly [bigint, bigint] {
+  const bits = isLong(type) ? 64n : 32n;
+  const unsigned = [ScalarType.UINT32, ScalarType.UINT64, ScalarType.FIXED32, ScalarType.FIXED64].includes(type);
+  return unsigned ? [0n, 2n ** bits - 1n] : [-(2n ** (bits - 1n)), 2n ** (bits - 1n) - 1n];
+}
+
+function isTimestamp(text: string): boolean {
+  try {
+    fromJson(TimestampSchema, text);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+function expected(what: string, node: Node | null, hint = ''): string {
+  return `expected ${what}, got ${describeNode(node)}${hint}`;
+}
+
+function quotedHint(node: Node | null): string {
+  return isScalar(node) && node.value !== null && node.source !== undefined ? `; write "${node.source}"` : '';
+}
+
+function secondsHint(node: Node | null): string {
+  return isScalar(node) && typeof node.value === 'bigint' ? `; write "${node.value}s" for seconds` : '';
+}

@@ -1,0 +1,74 @@
+import { timestampMs } from '@bufbuild/protobuf/wkt';
+import type { Duration, Timestamp } from '@bufbuild/protobuf/wkt';
+
+/** How long ago something was: `0s`, `59s`, `5m`, `3h`, `12d`. Empty without a time; `0s` for the future. */
+export function formatAge(time: Timestamp | undefined, nowMs: number): string {
+  return time === undefined ? '' : formatSpan(nowMs - timestampMs(time));
+}
+
+/** Milliseconds in the two largest units that matter: `45s`, `5m30s`, `3h`, `12d`. */
+export function formatSpan(spanMs: number): string {
+  const seconds = Math.max(0, Math.floor(spanMs / 1000));
+  if (seconds < 120) return `${seconds}s`;
+  const minutes = Math.floor(seconds / 60);
+  if (minutes < 10) return seconds % 60 === 0 ? `${minutes}m` : `${minutes}m${seconds % 60}s`;
+  if (minutes < 180) return `${minutes}m`;
+  const hours = Math.floor(minutes / 60);
+  return hours < 48 ? `${hours}h` : `${Math.floor(hours / 24)}d`;
+}
+
+/** A duration as it is written in manifests: `500ms`, `10s`, `1h30m`. */
+export function formatDuration(duration: Duration): string {
+  const { seconds, nanos } = duration;
+  if (seconds === 0n)
+    return nanos % 1_000_000 === 0 && nanos !== 0 ? `${nanos / 1_000_000}ms` : nanos === 0 ? '0s' : `${nanos}ns`;
+  if (nanos !== 0) return `${Number(seconds) + nanos / 1e9}s`;
+  const hours = seconds / 3600n;
+  const minutes = (seconds % 3600n) / 60n;
+  return `${hours === 0n ? '' : `${hours}h`}${minutes === 0n ? '' : `${minutes}m`}${seconds % 60n === 0n ? '' : `${seconds % 60n}s`}`;
+}
+
+/** Bytes: `64Mi`, `1.5Gi`, `0`. */
+export function formatBytes(bytes: bigint): string {
+  let value = Number(bytes);
+  let unit = 0;
+  while (Math.abs(value) >= 1024 && unit < BYTE_UNITS.length - 1) {
+    value /= 1024;
+    unit += 1;
+  }
+  const digits = value >= 100 || Number.isInteger(value) ? 0 : 1;
+  return `${value.toFixed(digits).replace(/\.0$/, '')}${BYTE_UNITS[unit] ?? ''}`;
+}
+
+const BYTE_UNITS = ['', 'Ki', 'Mi', 'Gi', 'Ti', 'Pi'];
+
+/** Thousandths of a core: `250m`, `2`. */
+export function formatCpu(millis: number): string {
+  return millis % 1000 === 0 ? String(millis / 1000) : `${millis}m`;
+}
+
+/** `2026-01-31T12:00:00Z`; empty without a time. */
+export function formatTime(time: Timestamp | undefined): string {
+  return time === undefined ? '' : new Date(timestampMs(time)).toISOString().replace(/\.000Z$/, 'Z');
+}
+
+/** `a=1,b=2` in the order of the keys. */
+export function formatLabels(labels: Readonly<Record<string, string>>): string {
+  return Object.entries(labels)
+    .sort(([a], [b]) => (a < b ? -1 : 1))
+    .map(([key, value]) => (value === '' ? key : `${key}=${value}`))
+    .join(',');
+}
+
+/** `READY` as people read it: `Ready`, `RolledBack`. */
+export function formatWord(name: string): string {
+  return name
+    .split('_')
+    .map((part) => part.slice(0, 1) + part.slice(1).toLowerCase())
+    .join('');
+}
+
+/** `1 replica`, `2 replicas`. */
+export function count(number: number, noun: string): string {
+  return `${number} ${noun}${number === 1 ? '' : 's'}`;
+}

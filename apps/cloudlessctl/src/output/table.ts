@@ -1,0 +1,41 @@
+/** A cell: its text, and how it is coloured once its width is known. */
+export interface Cell {
+  readonly text: string;
+  readonly paint?: (text: string) => string;
+}
+
+/** Aligned columns without borders, as `kubectl` prints them; the last column is not padded. Empty without rows. */
+export function formatTable(headers: readonly string[], rows: readonly (readonly (Cell | string)[])[]): string {
+  if (rows.length === 0) return '';
+  const cells = [headers, ...rows].map((row) => row.map((cell) => toCell(cell)));
+  const widths = headers.map((_, column) => Math.max(...cells.map((row) => widthOf(row[column]?.text ?? ''))));
+  return cells.map((row) => `${formatRow(row, widths)}\n`).join('');
+}
+
+function formatRow(row: readonly Cell[], widths: readonly number[]): string {
+  return row
+    .map(({ text, paint }, column) => {
+      const gap = column === row.length - 1 ? '' : ' '.repeat((widths[column] ?? 0) - widthOf(text) + COLUMN_GAP);
+      return (paint === undefined ? text : paint(text)) + gap;
+    })
+    .join('')
+    .trimEnd();
+}
+
+const COLUMN_GAP = 3;
+
+function toCell(cell: Cell | string): Cell {
+  const { text, paint } = typeof cell === 'string' ? { text: cell, paint: undefined } : cell;
+  const shown = oneLine(text);
+  return { text: shown === '' ? '-' : shown, ...(paint === undefined ? {} : { paint }) };
+}
+
+/** The text without line ends and other control characters, which would break a table or steer the terminal. */
+export function oneLine(text: string): string {
+  return text.replaceAll(/\p{Cc}+/gu, ' ').trim();
+}
+
+/** Characters, not UTF-16 units. */
+function widthOf(text: string): number {
+  return [...text].length;
+}

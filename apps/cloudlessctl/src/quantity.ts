@@ -1,0 +1,95 @@
+/** A text that was read as a number with a unit, or what is wrong with it. */
+export type Parsed<Value> = { readonly value: Value } | { readonly problem: string };
+
+const NANOS_PER: Readonly<Record<string, bigint>> = {
+  ns: 1n,
+  us: 1_000n,
+  ms: 1_000_000n,
+  s: 1_000_000_000n,
+  m: 60_000_000_000n,
+  h: 3_600_000_000_000n,
+  d: 86_400_000_000_000n,
+};
+
+/** Largest google.protobuf.Duration: about 10 000 years. */
+const MAX_DURATION_NANOS = 315_576_000_000n * 1_000_000_000n;
+
+/**
+ * Reads `500ms`, `2s`, `1.5s`, `10m`, `1h30m`; units d, h, m, s, ms, us, ns, each at most once, larger ones first.
+ * @returns Nanoseconds.
+ */
+export function parseDuration(text: string): Parsed<bigint> {
+  const problem = { problem: `expected a duration such as "500ms", "2s" or "1h30m", got ${quoted(text)}` };
+  const match = text.length > MAX_LENGTH ? null : /^(-?)((?:\d+(?:\.\d{1,9})?(?:d|h|ms|m|s|us|ns))+)$/.exec(text);
+  if (match === null) return /^\d+$/.test(text) ? { problem: `${problem.problem}; write "${text}s" for seconds` } : problem;
+  let total = 0n;
+  let smallest: bigint | undefined;
+  for (const [, whole = '', fraction = '', unit = ''] of (match[2] ?? '').matchAll(/(\d+)(?:\.(\d{1,9}))?(d|h|ms|m|s|us|ns)/g)) {
+    const nanos = NANOS_PER[unit] ?? 0n;
+    if (smallest !== undefined && nanos >= smallest) return problem;
+    smallest = nanos;
+    const part = scaled(whole, fraction, nanos);
+    if (part === undefined) return { problem: `${quoted(text)} is finer than a nanosecond` };
+    total += part;
+  }
+  if (total > MAX_DURATION_NANOS) return { problem: `${quoted(text)} is longer than 315576000000s` };
+  return { value: match[1] === '-' ? -total : total };
+}
+
+const MULTIPLES: Readonly<Record<string, bigint>> = {
+  '': 1n,
+  k: 1_000n,
+  K: 1_000n,
+  M: 1_000_000n,
+  G: 1_000_000_000n,
+  T: 1_000_000_000_000n,
+  P: 1_000_000_000_000_000n,
+  Ki: 1n << 10n,
+  Mi: 1n << 20n,
+  Gi: 1n << 30n,
+  Ti: 1n << 40n,
+  Pi: 1n << 50n,
+};
+
+/**
+ * Reads `64Mi`, `1Gi`, `500M`, `1.5G` or a whole number: suffixes k M G T P count in thousands, Ki Mi Gi Ti Pi in 1024s.
+ * @param example - What to name in the problem.
+ */
+export function parseQuantity(text: string, example = 'an amount such as 67108864, "64Mi" or "500M"'): Parsed<bigint> {
+  const problem = { problem: `expected ${example}, got ${quoted(text)}` };
+  const match = text.length > MAX_LENGTH ? null : /^(-?)(\d+)(?:\.(\d+))?([kKMGTP]?|[KMGTP]i)$/.exec(text);
+  if (match === null) return problem;
+  const [, sign, whole = '', fraction = '', suffix = ''] = match;
+  const value = scaled(whole, fraction, MULTIPLES[suffix] ?? 1n);
+  if (value === undefined) return { problem: `${quoted(text)} is not a whole number of units` };
+  return { value: sign === '-' ? -value : value };
+}
+
+/**
+ * Reads an amount of processor: `500m` is 500 thousandths of a core, `0.5` and `2` are cores.
+ * @returns Thousandths of a core.
+ */
+export function parseCpu(text: string): Parsed<bigint> {
+  const match = text.length > MAX_LENGTH ? null : /^(\d+)(?:\.(\d+))?(m?)$/.exec(text);
+  if (match === null) return { problem: `expected an amount of processor such as "500m" or "0.5", got ${quoted(text)}` };
+  const [, whole = '', fraction = '', milli] = match;
+  const value = scaled(whole, fraction, milli === 'm' ? 1n : 1000n);
+  return value === undefined ? { problem: `${quoted(text)} is finer than a thousandth of a core` } : { value };
+}
+
+/** The text as it is shown in messages, cut when it is long. */
+export function quoted(text: string): string {
+  return JSON.stringify(text.length > MAX_SHOWN ? `${text.slice(0, MAX_SHOWN)}…` : text);
+}
+
+const MAX_SHOWN = 60;
+
+/** No number with a unit is longer; a longer text is not even looked at. */
+const MAX_LENGTH = 64;
+
+/** `whole.fraction * unit`, or `undefined` when that is not a whole number. */
+function scaled(whole: string, fraction: string, unit: bigint): bigint | undefined {
+  const denominator = 10n ** BigInt(fraction.length);
+  const product = BigInt(whole + fraction) * unit;
+  return product % denominator === 0n ? product / denominator : undefined;
+}

@@ -1,0 +1,52 @@
+/** The candidate closest to `word`, when it is close enough to be what was meant. Case does not count as a difference. */
+export function suggestionFor(word: string, candidates: Iterable<string>): string | undefined {
+  let best: string | undefined;
+  let bestDistance = Math.max(1, Math.floor(word.length * MAX_SHARE)) + 1;
+  const plain = simplify(word);
+  for (const candidate of candidates) {
+    const distance = editDistance(plain, simplify(candidate), bestDistance);
+    if (distance < bestDistance) {
+      best = candidate;
+      bestDistance = distance;
+    }
+  }
+  return best;
+}
+
+/** `; did you mean x?`, or nothing. */
+export function didYouMean(word: string, candidates: Iterable<string>): string {
+  const found = suggestionFor(word, candidates);
+  return found === undefined ? '' : `; did you mean ${found}?`;
+}
+
+/** More than this share of the letters wrong is another word. */
+const MAX_SHARE = 0.4;
+
+function simplify(word: string): string {
+  return word.toLowerCase().replaceAll(/[_-]/g, '');
+}
+
+/** Insertions, deletions, replacements and swaps of neighbours that turn `a` into `b`; `limit` or more is cut to `limit`. */
+function editDistance(a: string, b: string, limit: number): number {
+  if (Math.abs(a.length - b.length) >= limit) return limit;
+  let before: number[] = [];
+  let previous = Array.from({ length: b.length + 1 }, (_, column) => column);
+  for (let row = 1; row <= a.length; row += 1) {
+    const current = [row];
+    for (let column = 1; column <= b.length; column += 1) {
+      const same = a[row - 1] === b[column - 1];
+      let cost = Math.min(at(previous, column) + 1, at(current, column - 1) + 1, at(previous, column - 1) + (same ? 0 : 1));
+      if (row > 1 && column > 1 && a[row - 1] === b[column - 2] && a[row - 2] === b[column - 1]) {
+        cost = Math.min(cost, at(before, column - 2) + 1);
+      }
+      current.push(cost);
+    }
+    before = previous;
+    previous = current;
+  }
+  return Math.min(limit, at(previous, b.length));
+}
+
+function at(row: readonly number[], column: number): number {
+  return row[column] ?? Number.MAX_SAFE_INTEGER;
+}

@@ -1,0 +1,169 @@
+import { create } from '@bufbuild/protobuf';
+import type { DescMessage, Message, MessageInitShape } from '@bufbuild/protobuf';
+import { timestampFromMs } from '@bufbuild/protobuf/wkt';
+import { createRouterTransport } from '@connectrpc/connect';
+import type { ServiceImpl, Transport } from '@connectrpc/connect';
+import { ManualClock } from '@cloudless/base/testing';
+import {
+  CoordinatorService,
+  NodeSchema,
+  NodeStatusSchema,
+  ReplicaStatus_Phase,
+  WorkloadSchema,
+  WorkloadStatusSchema,
+  WorkloadStatus_Phase,
+} from '@cloudless/api';
+import type { Node, Workload } from '@cloudless/api';
+import { run } from '../cli.js';
+import { BrokenPipeError } from '../io.js';
+import type { CliIo, InputStream, OutputStream } from '../io.js';
+
+/** The calls a test's coordinator answers; every other one is UNIMPLEMENTED. */
+export type FakeCoordinator = Partial<ServiceImpl<typeof CoordinatorService>>;
+
+/** What a run is given beside its arguments. */
+export interface CliOptions {
+  readonly coordinator?: FakeCoordinator;
+  readonly transport?: Transport;
+  readonly files?: Record<string, string>;
+  readonly env?: Readonly<Record<string, string>>;
+  readonly stdin?: { readonly kind: InputStream['kind']; readonly text: string };
+  readonly isTTY?: boolean;
+  readonly clock?: ManualClock;
+  readonly signal?: AbortSignal;
+  /** The reader of the output goes away after so many writes. */
+  readonly brokenAfter?: number;
+  onStdout?(text: string): void;
+}
+
+/** What a run did. */
+export interface CliResult {
+  readonly exitCode: number;
+  readonly stdout: string;
+  readonly stderr: string;
+  /** The files as they are afterwards. */
+  readonly files: Readonly<Record<string, string>>;
+  /** The servers it connected to. */
+  readonly servers: readonly string[];
+}
+
+/** Fields of a message, with those of its status laid over the usual ones. */
+type Fields<Desc extends DescMessage, Status extends DescMessage> = Plain<Desc, 'status'> & { readonly status?: Plain<Status> };
+type Plain<Desc extends DescMessage, Without extends string = never> = Omit<
+  Exclude<MessageInitShape<Desc>, Message>,
+  '$typeName' | Without
+>;
+
+/** Midnight of 2026-01-01, where every test's clock starts. */
+export const NOW_MS = Date.UTC(2026, 0, 1);
+
+/** Runs a command line against a coordinator in this process, without touching anything outside it. */
+export async function runCli(argv: readonly string[], options: CliOptions = {}): Promise<CliResult> {
+  const output = { stdout: '', stderr: '' };
+  const files = { ...options.files };
+  const servers: string[] = [];
+  const transport =
+    options.transport ?? createRouterTransport(({ service }) => void service(CoordinatorService, options.coordinator ?? {}));
+  let writes = 0;
+  const streamTo = (name: 'stdout' | 'stderr'): OutputStream => ({
+    isTTY: options.isTTY ?? false,
+    columns: 200,
+    write: async (data) => {
+      writes += 1;
+      if (name === 'stdout' && options.brokenAfter !== undefined && writes > options.brokenAfter) throw new BrokenPipeError();
+      const text = typeof data === 'string' ? data : new TextDecoder().decode(data);
+      output[name] += text;
+      if (name === 'stdout') options.onStdout?.(text);
+    },
+  });
+  const io: CliIo = {
+    stdout: streamTo('stdout'),
+    stderr: streamTo('stderr'),
+    stdin: {
+      kind: options.stdin?.kind ?? 'other',
+      readAll: async (maxBytes) => {
+        const bytes = new TextEncoder().encode(options.stdin?.text ?? '');
+        return bytes.length > maxBytes ? undefined : bytes;
+      },
+    },
+    env: { HOME: '/home/me', ...options.env },
+    files: {
+      read: async (path) => {
+        const text = files[path];
+        if (text === undefined) throw Object.assign(new Error(`ENOENT: ${path}`), { code: 'ENOENT' });
+        return new TextEncoder().encode(text);
+      },
+      list: async (path) => {
+        const inside = Object.keys(files).filter((file) => file.startsWith(`${path}/`));
+        if (inside.length === 0 && files[path] === undefined)
+          throw Object.assign(new Error(`ENOENT: ${path}`), { code: 'ENOENT' });
+        return files[path] === undefined ? inside.map((file) => file.slice(path.length + 1)) : undefined;
+      },
+      write: async (path, text) => {
+        files[path] = text;
+      },
+    },
+    clock: options.clock ?? new ManualClock(NOW_MS),
+    signal: options.signal ?? new AbortController().signal,
+    connect: (server) => {
+      servers.push(server);
+      return { transport, close: () => undefined };
+    },
+  };
+  const exitCode = await run(argv, io);
+  return { exitCode, ...output, files, servers };
+}
+
+/** A workload that runs as wished: `default/web`, two ready replicas, an hour old. */
+export function aWorkload(fields: Fields<typeof WorkloadSchema, typeof WorkloadStatusSchema> = {}): Workload {
+  return create(WorkloadSchema, {
+    namespace: 'default',
+    name: 'web',
+    uid: '00000000000000aa',
+    generation: 3n,
+    createdAt: timestampFromMs(NOW_MS - 3_600_000),
+    spec: { image: 'nginx:alpine', replicas: 2 },
+    ...fields,
+    status: create(WorkloadStatusSchema, {
+      phase: WorkloadStatus_Phase.RUNNING,
+      observedGeneration: 3n,
+      version: 1,
+      desiredReplicas: 2,
+      totalReplicas: 2,
+      readyReplicas: 2,
+      updatedReplicas: 2,
+      replicas: [0, 1].map((slot) => ({
+        id: `00000000000000aa-${slot + 1}`,
+        slot,
+        version: 1,
+        phase: ReplicaStatus_Phase.RUNNING,
+        ready: true,
+        nodeId: `node${slot + 1}`,
+        zone: 'a',
+        createdAt: timestampFromMs(NOW_MS - 3_600_000),
+      })),
+      ...fields.status,
+    }),
+  });
+}
+
+/** A ready node `web1` in zone `a`. */
+export function aNode(fields: Fields<typeof NodeSchema, typeof NodeStatusSchema> = {}): Node {
+  return create(NodeSchema, {
+    id: 'web1',
+    region: 'eu',
+    zone: 'a',
+    createdAt: timestampFromMs(NOW_MS - 86_400_000 * 3),
+    ...fields,
+    status: create(NodeStatusSchema, {
+      phase: 1,
+      capacity: { cpuMillis: 4000, memoryBytes: 8n << 30n },
+      reserved: { cpuMillis: 500, memoryBytes: 1n << 30n },
+      allocated: { cpuMillis: 250, memoryBytes: 128n << 20n },
+      replicaCount: 2,
+      maxReplicas: 110,
+      reliability: 1,
+      ...fields.status,
+    }),
+  });
+}

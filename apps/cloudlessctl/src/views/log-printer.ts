@@ -1,0 +1,72 @@
+import type { LogEntry } from '@cloudless/api';
+import { formatTime } from '../output/human.js';
+import type { Style } from '../output/style.js';
+import { replicaNumber } from '../names.js';
+
+/** How lines are printed. */
+export interface LogPrinterOptions {
+  readonly style: Style;
+  readonly timestamps: boolean;
+  /** Whether lines say from the start which replica they are from; with a second replica they do so in any case. */
+  readonly prefixes: boolean;
+  /** Named in the prefix; without it there is none. */
+  readonly workload?: string;
+  write(data: string | Uint8Array): Promise<void>;
+}
+
+/** A line longer than this is printed in pieces. */
+const MAX_PENDING_BYTES = 1024 * 1024;
+const NEWLINE = Uint8Array.of(10);
+
+/** Puts the entries of several containers together to whole lines: pieces of a long line are kept until its end has come. */
+export class LogPrinter {
+  private readonly pending = new Map<string, { readonly prefix: string; readonly pieces: Uint8Array[]; size: number }>();
+  private firstReplica: string | undefined;
+  private prefixes: boolean;
+  private width = 0;
+
+  constructor(private readonly options: LogPrinterOptions) {
+    this.prefixes = options.prefixes;
+  }
+
+  async print(entry: LogEntry): Promise<void> {
+    this.firstReplica ??= entry.replicaId;
+    if (entry.replicaId !== this.firstReplica && this.options.workload !== undefined) this.prefixes = true;
+    const key = `${entry.containerId}/${entry.stream}`;
+    const line = this.pending.get(key) ?? { prefix: this.prefixOf(entry), pieces: [], size: 0 };
+    const piece = entry.raw.length > 0 ? entry.raw : encoder.encode(entry.line);
+    line.pieces.push(piece);
+    line.size += piece.length;
+    if (entry.partial && line.size < MAX_PENDING_BYTES) {
+      this.pending.set(key, line);
+      return;
+    }
+    this.pending.delete(key);
+    await this.options.write(join([encoder.encode(line.prefix), ...line.pieces, NEWLINE]));
+  }
+
+  /** Prints lines whose end never came. */
+  async flush(): Promise<void> {
+    for (const { prefix, pieces } of this.pending.values())
+      await this.options.write(join([encoder.encode(prefix), ...pieces, NEWLINE]));
+    this.pending.clear();
+  }
+
+  private prefixOf({ replicaId, time }: LogEntry): string {
+    const { style, timestamps, workload } = this.options;
+    const stamp = timestamps ? `${style.dim(formatTime(time))} ` : '';
+    if (!this.prefixes || workload === undefined) return stamp;
+    const number = replicaNumber(replicaId);
+    const name = `${workload}-${number}`;
+    this.width = Math.max(this.width, name.length);
+    const colors = [style.cyan, style.yellow, style.green, style.magenta, style.blue, style.red];
+    const paint = colors[Number(number) % colors.length] ?? style.cyan;
+    return `${paint(`${name.padEnd(this.width)} |`)} ${stamp}`;
+  }
+}
+
+const encoder = new TextEncoder();
+
+function join(parts: readonly Uint8Array[]): Uint8Array {
+  return new Uint8Array(Buffer.concat(parts));
+}

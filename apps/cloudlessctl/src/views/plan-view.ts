@@ -1,0 +1,66 @@
+import { reflect } from '@bufbuild/protobuf/reflect';
+import { ScoreTermsSchema, WorkloadPlan_Action } from '@cloudless/api';
+import type { ExplainWorkloadResponse, WorkloadPlan } from '@cloudless/api';
+import { count } from '../output/human.js';
+import type { Style } from '../output/style.js';
+import { formatTable, oneLine } from '../output/table.js';
+import { replicaTable } from './workload-view.js';
+
+/** More steps than this say nothing more; the rest is counted. */
+const MAX_STEPS = 20;
+
+/** What applying would do: the difference by path, then where replicas would go and in which steps. */
+export function planText(label: string, plan: WorkloadPlan, style: Style): string {
+  if (plan.action === WorkloadPlan_Action.NOTHING) return `${label}: unchanged\n`;
+  const lines = [`${label}: ${plan.action === WorkloadPlan_Action.CREATE ? 'create' : 'update'}`];
+  for (const { path, before, after } of plan.changes) {
+    const absent = '(absent)';
+    const change = `  ${path}: ${oneLine(before) || absent} -> ${oneLine(after) || absent}`;
+    lines.push(before === '' ? style.green(change) : after === '' ? style.red(change) : style.yellow(change));
+  }
+  if (plan.newVersion) lines.push('  a new version: every replica is replaced');
+  const nodes = new Map<string, number>();
+  for (const { nodeId } of plan.placements) nodes.set(nodeId, (nodes.get(nodeId) ?? 0) + 1);
+  if (nodes.size > 0)
+    lines.push(`  new replicas on: ${[...nodes].map(([node, replicas]) => `${node} (${replicas})`).join(', ')}`);
+  if (plan.unplaced > 0) {
+    const reason = plan.unplacedReason === '' ? '' : `: ${oneLine(plan.unplacedReason)}`;
+    lines.push(style.yellow(`  ${count(plan.unplaced, 'replica')} would find no node${reason}`));
+  }
+  plan.steps.slice(0, MAX_STEPS).forEach(({ description, ready, live }, index) => {
+    lines.push(`  ${index + 1}. ${oneLine(description)} (at least ${ready} ready, ${live} live)`);
+  });
+  if (plan.steps.length > MAX_STEPS) lines.push(`  and ${count(plan.steps.length - MAX_STEPS, 'more step')}`);
+  if (plan.steps.length > 0) {
+    lines.push(`  lowest ready ${plan.lowestReady} (floor ${plan.minAvailable}), highest live ${plan.highestLive}`);
+  }
+  lines.push(...plan.warnings.map((warning) => style.yellow(`  warning: ${oneLine(warning)}`)));
+  return `${lines.join('\n')}\n`;
+}
+
+/** Why replicas are where they are: the summary, a verdict on each node, and the replicas. */
+export function explainText(explained: ExplainWorkloadResponse, nowMs: number, style: Style): string {
+  const nodes = formatTable(
+    [
+      'NODE',
+      'ZONE',
+      'FITS',
+      'SCORE',
+      ...ScoreTermsSchema.fields.map(({ name }) => name.toUpperCase().replaceAll('_', '-')),
+      'REASON',
+    ],
+    explained.nodes.map(({ nodeId, zone, fits, score, terms, reason }) => [
+      nodeId,
+      zone,
+      fits ? { text: 'yes', paint: style.green } : { text: 'no', paint: style.red },
+      fits ? score.toFixed(3) : '',
+      ...ScoreTermsSchema.fields.map((field) =>
+        fits && terms !== undefined ? Number(reflect(ScoreTermsSchema, terms).get(field)).toFixed(2) : '',
+      ),
+      reason,
+    ]),
+  );
+  return [`${oneLine(explained.summary)}\n`, nodes, replicaTable(explained.replicas, nowMs, style)]
+    .filter((part) => part !== '')
+    .join('\n');
+}

@@ -1,0 +1,17 @@
+import type { Style } from '../output/style.js';
+import { oneLine } from '../output/table.js';
+
+/** `Name:  value` lines with aligned values; fields without a value are left out. */
+export function formatFields(fields: readonly (readonly [string, string])[]): string {
+  const present = fields.filter(([, value]) => value !== '');
+  const width = Math.max(0, ...present.map(([name]) => name.length)) + 1;
+  return present.map(([name, value]) => `${`${name}:`.padEnd(width)}  ${oneLine(value)}\n`).join('');
+}
+
+/** Titled blocks, their lines indented, with an empty line between them; a block without title is not indented. */
+export function formatSections(style: Style, sections: readonly (readonly [title: string, body: string])[]): string {
+  return sections
+    .filter(([, body]) => body !== '')
+    .map(([title, body]) => (title === '' ? body : `${style.bold(`${title}:`)}\n${body.replaceAll(/^(?=.)/gm, '  ')}`))
+    .join('\n');
+}

@@ -1,0 +1,46 @@
+import { Writable } from 'node:stream';
+import { createLogUpdate } from 'log-update';
+import type { Session } from '../session.js';
+import { oneLine } from '../output/table.js';
+
+/** Shows how far something is: redrawn on a terminal, elsewhere one line for each change of the headline. */
+export class Progress {
+  private last = '';
+  private failure: unknown;
+  private readonly redraw: ReturnType<typeof createLogUpdate> | undefined;
+
+  constructor(private readonly session: Session) {
+    const output = session.structured ? session.io.stderr : session.io.stdout;
+    if (!output.isTTY) return;
+    const stream = new Writable({
+      decodeStrings: false,
+      write: (chunk: string, _encoding, done) => {
+        output.write(chunk).then(
+          () => done(),
+          (reason: unknown) => {
+            this.failure ??= reason;
+            done();
+          },
+        );
+      },
+    });
+    // The cursor stays visible: hiding it would need handlers on the process to bring it back.
+    this.redraw = createLogUpdate(Object.assign(stream, { isTTY: true, columns: output.columns }), { showCursor: true });
+  }
+
+  /** @param details - Lines below the headline, for terminals only. */
+  async show(headline: string, details: readonly string[] = []): Promise<void> {
+    if (this.failure !== undefined) throw this.failure;
+    if (this.redraw !== undefined) {
+      this.redraw([headline, ...details.map((line) => `  ${oneLine(line)}`)].map((line) => line.trimEnd()).join('\n'));
+    } else if (headline !== this.last) {
+      await this.session.tell(headline);
+    }
+    this.last = headline;
+  }
+
+  /** Leaves the last state standing. */
+  done(): void {
+    this.redraw?.done();
+  }
+}

@@ -1,0 +1,270 @@
+import { create } from '@bufbuild/protobuf';
+import { Code, ConnectError } from '@connectrpc/connect';
+import { ManualClock } from '@cloudless/base/testing';
+import {
+  LogEntrySchema,
+  ReplicaStatus_Phase,
+  ReplicaStatusSchema,
+  RolloutStatusSchema,
+  RolloutStatus_Phase,
+  WatchWorkloadsResponse_Kind as Kind,
+  WorkloadStatus_Phase,
+} from '@cloudless/api';
+import type { Workload } from '@cloudless/api';
+import { NOW_MS, aNode, aWorkload, runCli } from '../testing/run-cli.js';
+import type { CliResult, FakeCoordinator } from '../testing/run-cli.js';
+import { judgeWorkload } from './judge-workload.js';
+
+type Status = NonNullable<Parameters<typeof aWorkload>[0]>['status'];
+const judged = (status: Status): unknown => judgeWorkload(aWorkload({ status: status ?? {} }), 3n);
+const rollout = (phase: RolloutStatus_Phase, reason = ''): Status => ({
+  rollout: create(RolloutStatusSchema, { phase, reason }),
+});
+const pending = (reason: string): Status => ({
+  phase: WorkloadStatus_Phase.SCHEDULING,
+  readyReplicas: 1,
+  totalReplicas: 2,
+  reason,
+  replicas: [create(ReplicaStatusSchema, { id: 'x-1', phase: ReplicaStatus_Phase.PENDING, reason })],
+});
+
+describe('judgeWorkload', () => {
+  it.each<{ name: string; status: Status; is: unknown }>([
+    { name: 'all ready', status: {}, is: { kind: 'done', text: '2 of 2 ready' } },
+    {
+      name: 'not observed',
+      status: { observedGeneration: 2n },
+      is: { kind: 'waiting', text: 'the change has not been taken up yet', unplaced: false },
+    },
+    { name: 'a newer generation', status: { observedGeneration: 9n }, is: { kind: 'done', text: '2 of 2 ready' } },
+    {
+      name: 'one not ready',
+      status: { readyReplicas: 1 },
+      is: { kind: 'waiting', text: '1 of 2 ready, 2 updated', unplaced: false },
+    },
+    {
+      name: 'an old one lives',
+      status: { totalReplicas: 3 },
+      is: { kind: 'waiting', text: '2 of 2 ready, 2 updated, 1 old', unplaced: false },
+    },
+    {
+      name: 'a surplus lives',
+      status: { totalReplicas: 3, updatedReplicas: 3, readyReplicas: 3 },
+      is: { kind: 'waiting', text: '3 of 2 ready, 3 updated', unplaced: false },
+    },
+    {
+      name: 'rolling',
+      status: rollout(RolloutStatus_Phase.IN_PROGRESS),
+      is: { kind: 'waiting', text: '2 of 2 ready, 2 updated', unplaced: false },
+    },
+    {
+      name: 'no room',
+      status: pending('no room'),
+      is: { kind: 'waiting', text: '1 of 2 ready, 2 updated: no room', unplaced: true },
+    },
+    {
+      name: 'failed',
+      status: rollout(RolloutStatus_Phase.FAILED, 'it crashes'),
+      is: { kind: 'failed', text: 'the rollout failed: it crashes', exitCode: 8 },
+    },
+    {
+      name: 'paused',
+      status: rollout(RolloutStatus_Phase.PAUSED),
+      is: { kind: 'failed', text: 'the rollout is paused', exitCode: 8 },
+    },
+    {
+      name: 'rolled back',
+      status: rollout(RolloutStatus_Phase.ROLLED_BACK),
+      is: { kind: 'failed', text: 'the rollout was rolled back', exitCode: 8 },
+    },
+    {
+      name: 'a failed job',
+      status: { phase: WorkloadStatus_Phase.FAILED },
+      is: { kind: 'failed', text: 'it failed', exitCode: 8 },
+    },
+    {
+      name: 'deleted',
+      status: { phase: WorkloadStatus_Phase.TERMINATING },
+      is: { kind: 'failed', text: 'it is being deleted', exitCode: 4 },
+    },
+    {
+      ...{ name: 'succeeded', is: { kind: 'done', text: '2 of 2 succeeded' } },
+      status: {
+        phase: WorkloadStatus_Phase.SUCCEEDED,
+        totalReplicas: 0,
+        readyReplicas: 0,
+        updatedReplicas: 0,
+        succeededReplicas: 2,
+      },
+    },
+    {
+      ...{ name: 'half succeeded', is: { kind: 'done', text: '1 of 2 ready, 1 succeeded' } },
+      status: { totalReplicas: 1, readyReplicas: 1, updatedReplicas: 1, succeededReplicas: 1 },
+    },
+    {
+      name: 'scaled to nothing',
+      status: { desiredReplicas: 0, totalReplicas: 0, readyReplicas: 0, updatedReplicas: 0 },
+      is: { kind: 'done', text: '0 of 0 ready' },
+    },
+  ])('$name', ({ status, is }) => {
+    expect(judged(status)).toEqual(is);
+  });
+});
+
+/** Sends the states, then stays silent until the call ends. */
+function watching(...states: (Workload | 'synced' | 'gone' | 'lost')[]): NonNullable<FakeCoordinator['watchWorkloads']> {
+  const left = [...states];
+  return async function* (_request, { signal }) {
+    for (let state = left.shift(); state !== undefined; state = left.shift()) {
+      if (state === 'lost') throw new ConnectError('no leader', Code.Unavailable);
+      if (state === 'synced') yield { kind: Kind.SYNCED };
+      else if (state === 'gone') yield { kind: Kind.DELETED, workload: aWorkload() };
+      else yield { kind: Kind.PUT, workload: state };
+    }
+    await new Promise((resolve) => signal.addEventListener('abort', resolve, { once: true }));
+  };
+}
+
+const half = aWorkload({ status: { readyReplicas: 1 } });
+const scale = ['scale', 'web', '2', '--wait'];
+
+describe('--wait', () => {
+  it('prints each change once, and ends when all is ready', async () => {
+    const coordinator = { scaleWorkload: () => aWorkload(), watchWorkloads: watching(half, 'synced', half, aWorkload()) };
+    expect(await runCli(scale, { coordinator })).toMatchObject({
+      exitCode: 0,
+      stderr: '',
+      stdout:
+        'workload default/web: scaled to 2\nworkload default/web: 1 of 2 ready, 2 updated\nworkload default/web: 2 of 2 ready\n',
+    });
+  });
+
+  it('redraws on a terminal', async () => {
+    const coordinator = { scaleWorkload: () => aWorkload(), watchWorkloads: watching(half, aWorkload()) };
+    const { stdout, exitCode } = await runCli(scale, { coordinator, isTTY: true });
+    expect(exitCode).toBe(0);
+    expect(stdout).toContain('00000000000000aa-1  Running  ready  v1  node1');
+    expect(stdout).toContain('\u001b[');
+  });
+
+  it('keeps progress out of the result for programs', async () => {
+    const coordinator = { scaleWorkload: () => half, watchWorkloads: watching(half, aWorkload()) };
+    const { stdout, stderr } = await runCli([...scale, '-o', 'json'], { coordinator });
+    expect(JSON.parse(stdout)).toMatchObject({ status: { readyReplicas: 2 } });
+    expect(stderr).toContain('workload default/web: 1 of 2 ready, 2 updated\n');
+  });
+
+  it('fails at once when the rollout fails, with the last lines of the culprit', async () => {
+    const failing = aWorkload({
+      status: {
+        ...rollout(RolloutStatus_Phase.FAILED, '3 new replicas failed'),
+        replicas: [create(ReplicaStatusSchema, { id: 'a-7', version: 1, phase: ReplicaStatus_Phase.FAILED, nodeId: 'n1' })],
+      },
+    });
+    const coordinator = {
+      scaleWorkload: () => aWorkload(),
+      watchWorkloads: watching(failing),
+      streamLogs: async function* () {
+        yield create(LogEntrySchema, { sequence: 1n, line: 'no such file: config.json' });
+      },
+    };
+    const { exitCode, stderr } = await runCli(scale, { coordinator });
+    expect(exitCode).toBe(8);
+    expect(stderr).toBe(
+      'cloudlessctl: workload default/web: the rollout failed: 3 new replicas failed\nlast lines of a-7:\n  no such file: config.json\n',
+    );
+  });
+
+  const timedOut = async (state: Workload): Promise<CliResult> => {
+    const clock = new ManualClock(NOW_MS);
+    let seen = false;
+    const running = runCli([...scale, '--timeout', '30s'], {
+      clock,
+      coordinator: { scaleWorkload: () => aWorkload(), watchWorkloads: watching(state) },
+      onStdout: (text) => {
+        if (text.includes('ready')) seen = true;
+      },
+    });
+    while (!seen) await new Promise((resolve) => setImmediate(resolve));
+    await clock.advance(30_000);
+    return running;
+  };
+
+  it('ends with 6 when the time is over', async () => {
+    expect(await timedOut(half)).toMatchObject({
+      exitCode: 6,
+      stderr: 'cloudlessctl: workload default/web is not there after 30s: 1 of 2 ready, 2 updated\n',
+    });
+  });
+
+  it('ends with 7 when replicas have no node by then', async () => {
+    expect(await timedOut(aWorkload({ status: pending('no node has 4000m cpu') ?? {} }))).toMatchObject({
+      exitCode: 7,
+      stderr: 'cloudlessctl: workload default/web is not there after 30s: 1 of 2 ready, 2 updated: no node has 4000m cpu\n',
+    });
+  });
+
+  it('connects again when the connection breaks', async () => {
+    const clock = new ManualClock(NOW_MS);
+    const running = runCli(scale, {
+      clock,
+      coordinator: { scaleWorkload: () => aWorkload(), watchWorkloads: watching(half, 'lost', 'lost', aWorkload()) },
+    });
+    let ended = false;
+    void running.then(() => (ended = true));
+    while (!ended) {
+      await new Promise((resolve) => setImmediate(resolve));
+      if (clock.pendingTimers > 1) await clock.advance(1000);
+    }
+    const { exitCode, stderr } = await running;
+    expect(exitCode).toBe(0);
+    expect(stderr).toBe('the connection was lost ([unavailable] no leader), connecting again\n');
+  });
+
+  it.each([
+    {
+      name: 'sees it go',
+      states: [aWorkload({ status: { totalReplicas: 1 } }), 'synced', 'gone'] as const,
+      shown: ['1 replica left', 'deleted'],
+    },
+    { name: 'sees that it is gone already', states: ['synced'] as const, shown: ['deleted'] },
+    {
+      name: 'is not fooled by a new one of that name',
+      states: [aWorkload({ uid: 'ff' }), 'synced'] as const,
+      shown: ['deleted'],
+    },
+  ])('delete $name', async ({ states, shown }) => {
+    const coordinator = { deleteWorkload: () => aWorkload(), watchWorkloads: watching(...states) };
+    const { exitCode, stdout } = await runCli(['delete', 'web', '--wait'], { coordinator });
+    expect(exitCode).toBe(0);
+    expect(stdout).toBe(shown.map((text) => `workload default/web: ${text}\n`).join(''));
+  });
+
+  it('ends with 4 when somebody deletes what is waited for', async () => {
+    const coordinator = { scaleWorkload: () => aWorkload(), watchWorkloads: watching(half, 'gone') };
+    expect(await runCli(scale, { coordinator })).toMatchObject({
+      exitCode: 4,
+      stderr: 'cloudlessctl: workload default/web was deleted meanwhile\n',
+    });
+  });
+
+  it('waits until a drained node is empty', async () => {
+    const clock = new ManualClock(NOW_MS);
+    let replicas = 2;
+    const coordinator = {
+      drainNode: () => aNode(),
+      getNode: () => aNode({ draining: true, status: { replicaCount: replicas-- } }),
+    };
+    const running = runCli(['node', 'drain', 'web1', '--wait'], { clock, coordinator });
+    let ended = false;
+    void running.then(() => (ended = true));
+    while (!ended) {
+      await new Promise((resolve) => setImmediate(resolve));
+      if (clock.pendingTimers > 1) await clock.advance(500);
+    }
+    expect(await running).toMatchObject({
+      exitCode: 0,
+      stdout: 'node web1: draining\nnode web1: 2 replicas left\nnode web1: 1 replica left\nnode web1: drained\n',
+    });
+  });
+});

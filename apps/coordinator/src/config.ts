@@ -1,0 +1,74 @@
+import {
+  InvalidInputError,
+  durationField,
+  oneOfField,
+  parseConfig,
+  textField,
+  wholeNumberField,
+  type ConfigFields,
+  type ConfigLayer,
+} from '@cloudless/base';
+import type { ScoreWeights } from '@cloudless/scheduler';
+
+/** Settings of a coordinator, complete. */
+export interface CoordinatorConfig {
+  /** Address of the API; loopback only while there is no TLS. */
+  readonly host: string;
+  /** Port of the API; 0 lets the system choose. */
+  readonly port: number;
+  /** Port of /health, /ready and /metrics; 0 lets the system choose. */
+  readonly opsPort: number;
+  /** `lmdb` keeps its data below `dataDir`; `memory` forgets everything at exit. */
+  readonly state: 'lmdb' | 'memory';
+  readonly dataDir: string;
+  /** How long a node is trusted after it was last heard. */
+  readonly leaseMs: number;
+  /** How often agents are asked to send a PING; at most a third of the lease. */
+  readonly pingMs: number;
+  readonly logLevel: 'error' | 'warn' | 'info' | 'debug';
+  readonly logFormat: 'json' | 'pretty';
+  /** Weights of the score, as `locality,reliability,cost,utilisation,penalty`. */
+  readonly weights: ScoreWeights | undefined;
+}
+
+/** The default place of the data, when neither flag nor file names one. */
+export function defaultDataDir(env: Readonly<Record<string, string | undefined>>): string {
+  const base = env['XDG_STATE_HOME'] ?? (env['HOME'] === undefined ? undefined : `${env['HOME']}/.local/state`);
+  return `${base ?? '.cloudless'}/cloudless/coordinator`;
+}
+
+/**
+ * Reads the settings once. Layers later in the list win.
+ * @throws InvalidInputError naming every unknown key, unreadable value and broken relation.
+ */
+export function parseCoordinatorConfig(layers: readonly ConfigLayer[], dataDir: string): CoordinatorConfig {
+  const fields: ConfigFields<CoordinatorConfig> = {
+    host: textField('127.0.0.1'),
+    port: wholeNumberField(8080, 0, 65_535),
+    opsPort: wholeNumberField(8081, 0, 65_535),
+    state: oneOfField('lmdb', ['lmdb', 'memory']),
+    dataDir: textField(dataDir, { pattern: /./, expected: 'a path' }),
+    leaseMs: durationField(3_000, 300, 600_000),
+    pingMs: durationField(900, 50, 200_000),
+    logLevel: oneOfField('info', ['error', 'warn', 'info', 'debug']),
+    logFormat: oneOfField('json', ['json', 'pretty']),
+    weights: { fallback: undefined, parse: parseWeights },
+  };
+  const config = parseConfig(fields, layers);
+  if (config.leaseMs < 3 * config.pingMs) {
+    const message = `a lease of ${config.leaseMs} ms is less than three times the ping interval of ${config.pingMs} ms: one lost packet would lose a node`;
+    throw new InvalidInputError([{ field: 'leaseMs', message }]);
+  }
+  return config;
+}
+
+const WEIGHT_NAMES = ['locality', 'reliability', 'cost', 'utilisation', 'network penalty'] as const;
+
+function parseWeights(raw: unknown): { readonly value: ScoreWeights } | { readonly problem: string } {
+  const parts = typeof raw === 'string' ? raw.split(',').map(Number) : [];
+  if (parts.length !== WEIGHT_NAMES.length || parts.some((part) => !Number.isFinite(part) || part < 0) || parts.every((part) => part === 0)) {
+    return { problem: `"${String(raw)}" must be five numbers from 0, not all 0, separated by commas: ${WEIGHT_NAMES.join(',')}` };
+  }
+  const [locality = 0, reliability = 0, cost = 0, utilisation = 0, networkPenalty = 0] = parts;
+  return { value: { locality, reliability, cost, utilisation, networkPenalty } };
+}

@@ -1,0 +1,120 @@
+import { AgentService, CoordinatorService, createErrorInterceptor, createValidationInterceptor } from '@cloudless/api';
+import { createApiServer } from '@cloudless/api-server';
+import { errorFields, type Clock, type Log, type Random } from '@cloudless/base';
+import { openClusterState } from '@cloudless/cluster-state';
+import { effectiveNode, impossibleLimitsOf, startControllers, taintKey } from '@cloudless/controllers';
+import { createMetrics } from '@cloudless/observability';
+import { connectionKey, HealthState, startOpsServer, startRpcServer } from '@cloudless/rpc-server';
+import { createMemoryStateStore, type StateStore } from '@cloudless/state-store';
+import { openLmdbStateStore } from '@cloudless/state-store-lmdb';
+import type { CoordinatorConfig } from './config.js';
+import { registerClusterMetrics } from './metrics.js';
+
+/** What a coordinator takes from the machine. */
+export interface CoordinatorMachine {
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly log: Log;
+  readonly hostname: string;
+  readonly pid: number;
+  readonly version: string;
+}
+
+/** A coordinator that serves. */
+export interface RunningCoordinator {
+  readonly url: string;
+  readonly opsUrl: string;
+  readonly clusterId: string;
+  /** Ends calls, loops and the store, in this order. Agents and their workloads go on. */
+  close(): Promise<void>;
+}
+
+/** Calls under way get this long at shutdown. */
+const CLOSE_GRACE_MS = 2_000;
+
+/**
+ * Opens the store, takes the leadership, starts the controllers, then serves.
+ * @throws what went wrong first, with everything that was opened before closed again.
+ */
+export async function startCoordinator(config: CoordinatorConfig, machine: CoordinatorMachine): Promise<RunningCoordinator> {
+  const { clock, random, log } = machine;
+  const opened: (() => Promise<void>)[] = [];
+  const close = async (): Promise<void> => {
+    for (const step of opened.reverse().splice(0)) await step().catch((reason: unknown) => log.error('shutdown step failed', errorFields(reason)));
+  };
+  try {
+    const store = await openStore(config, machine);
+    opened.push(() => store.close());
+    const state = await openClusterState({ store, clock, random, log: log.child({ component: 'state' }), holder: `${machine.hostname}/${machine.pid}` });
+    opened.push(() => state.close());
+    const controllers = startControllers({
+      state,
+      clock,
+      random,
+      log,
+      leaseMs: config.leaseMs,
+      ...(config.weights === undefined ? {} : { weights: config.weights }),
+    });
+    opened.push(() => controllers.close());
+    const api = createApiServer({
+      state,
+      clock,
+      random,
+      log: log.child({ component: 'api' }),
+      nodes: controllers.nodes,
+      pictures: controllers.reader,
+      planning: controllers.planner,
+      placements: { allocatedOn: controllers.allocatedOn, effective: (record) => ({ ...effectiveNode(record), taints: [...effectiveNode(record).taints] }), taintKey },
+      impossibleLimitsOf,
+      connectionOf: (context) => context.values.get(connectionKey),
+      timings: { leaseMs: config.leaseMs, pingMs: config.pingMs, usageMs: 10_000 },
+      version: machine.version,
+    });
+    opened.push(() => api.close());
+    const metrics = createMetrics();
+    opened.push(async () => metrics.close());
+    const observe = registerClusterMetrics(metrics, state, controllers);
+    opened.push(async () => observe.close());
+    const health = new HealthState();
+    const rpc = await startRpcServer({
+      host: config.host,
+      port: config.port,
+      portOption: '--port',
+      routes: api.routes,
+      interceptors: [
+        observe.interceptor(clock),
+        createErrorInterceptor((rpcName, reason) => log.error('call failed inside', { rpc: rpcName, ...errorFields(reason) })),
+        createValidationInterceptor(),
+      ],
+      reflectedServices: [CoordinatorService, AgentService],
+      health,
+      clock,
+      log: log.child({ component: 'rpc' }),
+    });
+    opened.push(() => rpc.close(CLOSE_GRACE_MS));
+    const ops = await startOpsServer({
+      host: config.host,
+      port: config.opsPort,
+      portOption: '--ops-port',
+      clock,
+      log: log.child({ component: 'ops' }),
+      health: () => [],
+      ready: () => (state.isFollowing ? [] : ['the state store is out of order']),
+      metrics: () => metrics.expose(),
+    });
+    opened.push(() => ops.close());
+    log.warn('serving in plaintext on loopback: no TLS, no identities', { host: config.host });
+    return { url: rpc.url, opsUrl: ops.url, clusterId: state.clusterId, close };
+  } catch (reason) {
+    await close();
+    throw reason;
+  }
+}
+
+function openStore(config: CoordinatorConfig, { clock, log }: CoordinatorMachine): Promise<StateStore> {
+  if (config.state === 'memory') {
+    log.warn('state is kept in memory only: it is gone when the coordinator stops');
+    return Promise.resolve(createMemoryStateStore({ clock }));
+  }
+  return openLmdbStateStore({ directory: config.dataDir, clock, log: log.child({ component: 'store' }) });
+}

@@ -1,0 +1,114 @@
+import nx from '@nx/eslint-plugin';
+import tseslint from 'typescript-eslint';
+
+/** What a type of library may import: siblings by tag, packages by name. STYLE §1 is where this table comes from. */
+const layers = {
+  base: { siblings: [], packages: [] },
+  core: { siblings: ['base'], packages: [] },
+  port: { siblings: ['base'], packages: [] },
+  api: {
+    siblings: ['base'],
+    packages: ['@bufbuild/protobuf', '@connectrpc/connect', '@bufbuild/protovalidate'],
+  },
+  state: { siblings: ['port', 'api', 'base'], packages: ['@bufbuild/protobuf'] },
+  logic: { siblings: ['state', 'core', 'port', 'api', 'base'], packages: ['@bufbuild/protobuf', '@connectrpc/connect'] },
+  adapter: {
+    siblings: ['core', 'port', 'api', 'base', 'adapter'],
+    packages: ['@bufbuild/protobuf', '@connectrpc/connect', '@connectrpc/connect-node', 'lmdb', 'winston', 'prom-client'],
+  },
+  app: { siblings: ['base', 'core', 'port', 'api', 'state', 'logic', 'adapter'] },
+};
+
+const scopes = {
+  shared: ['shared'],
+  coordinator: ['shared', 'coordinator'],
+  agent: ['shared', 'agent'],
+  all: ['shared', 'coordinator', 'agent', 'all'],
+};
+
+/** A package and every entry point of it. */
+const withSubpaths = (packages) => packages.flatMap((name) => [name, `${name}/**`]);
+
+const depConstraints = (forSpecs) => [
+  ...Object.entries(layers).map(([type, { siblings, packages }]) => ({
+    sourceTag: `type:${type}`,
+    // Every type may use itself only where the table says so; libraries of one layer stay apart.
+    onlyDependOnLibsWithTags: siblings.map((name) => `type:${name}`),
+    ...(packages === undefined
+      ? {}
+      : {
+          allowedExternalImports: forSpecs
+            ? withSubpaths([...packages, 'fast-check', '@jest/globals', '@connectrpc/connect-node', 'yaml', 'typescript'])
+            : withSubpaths(packages),
+        }),
+  })),
+  ...Object.entries(scopes).map(([scope, allowed]) => ({
+    sourceTag: `scope:${scope}`,
+    onlyDependOnLibsWithTags: allowed.map((name) => `scope:${name}`),
+  })),
+];
+
+const boundaries = (forSpecs) => [
+  'error',
+  { allow: [], enforceBuildableLibDependency: false, banTransitiveDependencies: false, depConstraints: depConstraints(forSpecs) },
+];
+
+/** Time and chance are passed in, so that a whole cluster runs on virtual time. Only adapters and apps touch the real ones. */
+const bannedGlobals = ['setTimeout', 'setInterval', 'setImmediate', 'performance'].map((name) => ({
+  name,
+  message: 'Take a Clock: only adapters and apps use the real time.',
+}));
+const bannedProperties = [
+  { object: 'Date', property: 'now', message: 'Take a Clock.' },
+  { object: 'Math', property: 'random', message: 'Take a Random.' },
+  { object: 'crypto', property: 'getRandomValues', message: 'Take a Random.' },
+  { object: 'crypto', property: 'randomUUID', message: 'Take a Random.' },
+  { object: 'process', property: 'env', message: 'Settings are parsed once, in the app, and passed in.' },
+];
+const bannedSyntax = [{ selector: "NewExpression[callee.name='Date'][arguments.length=0]", message: 'Take a Clock.' }];
+
+const specs = ['**/*.spec.ts', '**/*.e2e.ts', '**/conformance/**', '**/testing/**'];
+
+export default tseslint.config(
+  { ignores: ['**/dist', '**/out-tsc', '**/node_modules', '.nx', 'libs/api/src/gen', '**/*.cjs', '**/*.d.ts'] },
+  ...tseslint.configs.recommended,
+  {
+    files: ['**/*.ts'],
+    plugins: { '@nx': nx },
+    languageOptions: { parserOptions: { sourceType: 'module' } },
+    rules: {
+      '@nx/enforce-module-boundaries': boundaries(false),
+      '@typescript-eslint/consistent-type-imports': ['error', { fixStyle: 'inline-type-imports' }],
+      '@typescript-eslint/no-explicit-any': 'error',
+      '@typescript-eslint/no-non-null-assertion': 'error',
+      '@typescript-eslint/no-unused-vars': ['error', { argsIgnorePattern: '^_', varsIgnorePattern: '^_' }],
+      'no-restricted-exports': ['error', { restrictDefaultExports: { direct: true, named: true, defaultFrom: true, namedFrom: true, namespaceFrom: true } }],
+      'no-console': 'error',
+      eqeqeq: 'error',
+      'prefer-const': 'error',
+    },
+  },
+  {
+    files: ['libs/**/*.ts'],
+    ignores: [
+      'libs/{state-store-lmdb,runtime-process,cgroup-reader,identity,observability,rpc-server,system}/**',
+      ...specs,
+    ],
+    rules: {
+      'no-restricted-globals': ['error', ...bannedGlobals],
+      'no-restricted-properties': ['error', ...bannedProperties],
+      'no-restricted-syntax': ['error', ...bannedSyntax],
+    },
+  },
+  {
+    files: specs,
+    rules: {
+      '@nx/enforce-module-boundaries': boundaries(true),
+      '@typescript-eslint/no-non-null-assertion': 'off',
+    },
+  },
+  {
+    files: ['tools/**/*.mjs', 'eslint.config.mjs'],
+    rules: { 'no-console': 'off', 'no-restricted-exports': 'off' },
+  },
+);

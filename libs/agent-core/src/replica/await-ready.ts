@@ -1,0 +1,28 @@
+import { backoffDelayMs, sleep, type BackoffPolicy, type Clock, type StopSignal } from '@cloudless/base';
+import type { ContainerEndpoint } from '@cloudless/runtime';
+
+/** Tries one TCP connection: true when it was accepted within the timeout (milliseconds). Never rejects. */
+export type TcpConnect = (ip: string, port: number, timeoutMs: number) => Promise<boolean>;
+
+/** Often at first, as most servers listen within a few tens of milliseconds. */
+const CHECK_BACKOFF: BackoffPolicy = { firstMs: 25, maxMs: 250, factor: 1.25 };
+/** A connection on this machine that takes longer is not worth waiting for. */
+const CONNECT_TIMEOUT_MS = 1_000;
+
+/**
+ * Resolves once each endpoint has accepted a connection.
+ * @throws StoppedError as soon as `signal` is aborted and a check has ended.
+ */
+export async function awaitReady(
+  endpoints: readonly ContainerEndpoint[],
+  deps: { readonly clock: Clock; readonly connect: TcpConnect },
+  signal: StopSignal,
+): Promise<void> {
+  let waiting = endpoints;
+  for (let round = 1; ; round += 1) {
+    const accepted = await Promise.all(waiting.map(({ ip, port }) => deps.connect(ip, port, CONNECT_TIMEOUT_MS)));
+    waiting = waiting.filter((_endpoint, index) => accepted[index] !== true);
+    if (waiting.length === 0) return;
+    await sleep(deps.clock, backoffDelayMs(CHECK_BACKOFF, round), signal);
+  }
+}

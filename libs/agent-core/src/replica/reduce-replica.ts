@@ -1,0 +1,200 @@
+import { assertNever, type ContainerId } from '@cloudless/base';
+import { DEFAULTS } from '@cloudless/api';
+import type { ReplicaPlan } from './replica-plan.js';
+import { decideRestart, formatDelay, type Ending } from './restart-decision.js';
+import {
+  isEnded,
+  type ContainerExit,
+  type Reduced,
+  type ReplicaEffect,
+  type ReplicaEvent,
+  type ReplicaPhase,
+  type ReplicaState,
+  type StopDelays,
+} from './replica-state.js';
+
+/** Ended containers of a replica kept for their logs. */
+export const KEPT_CONTAINERS = 2;
+/** When the runtime cannot be asked, it is asked again after this. */
+export const RUNTIME_RETRY_MS = 500;
+
+/**
+ * One move of a replica. Pure. Safe against doubled and late events: an event about a container that is not the one at hand
+ * changes nothing. Whether an order may be obeyed at all was decided before.
+ */
+export function reduceReplica(state: ReplicaState, event: ReplicaEvent): Reduced {
+  switch (event.kind) {
+    case 'startOrdered':
+      return onStartOrdered({ ...state, heldRevision: event.revision, plan: event.plan }, event.newContainerId);
+    case 'stopOrdered':
+      return onStopOrdered({ ...state, heldRevision: event.revision }, stopDelaysOf(state.plan, event.delays), event.reason);
+    case 'forgetOrdered':
+      return onForgetOrdered({ ...state, heldRevision: event.revision, forget: true });
+    case 'startDue':
+      return onStartDue(state, event.newContainerId);
+    case 'started':
+      return onStarted(state, event);
+    case 'startFailed':
+      return onStartFailed(state, event);
+    case 'exited':
+      return onExited(state, event.exit);
+    case 'accepted':
+      if (state.activity.kind !== 'running' || state.activity.containerId !== event.containerId) return same(state);
+      return same({ ...state, ready: true, reason: '' });
+    case 'stopDue':
+      return state.activity.kind === 'leaving' ? terminate(state, state.activity.containerId) : same(state);
+    default:
+      return assertNever(event);
+  }
+}
+
+/** The delays of a stop: those of the order, or else of the replica's own spec, or else the defaults of the API. */
+export function stopDelaysOf(plan: ReplicaPlan | undefined, ordered: Partial<StopDelays>): StopDelays {
+  return {
+    preStopMs: ordered.preStopMs ?? plan?.preStopMs ?? 0,
+    graceMs: ordered.graceMs ?? plan?.graceMs ?? DEFAULTS.terminationGraceMs,
+  };
+}
+
+function onStartOrdered(state: ReplicaState, newContainerId: ContainerId): Reduced {
+  if (state.stop !== undefined || isEnded(state.phase)) return same(state); // a replica never comes back
+  if (state.activity.kind === 'none') return start(state, newContainerId);
+  if (state.activity.kind !== 'unconfirmed') return same(state);
+  const { exit } = state.activity;
+  const confirmed: ReplicaState = { ...state, reason: '' };
+  return exit === undefined ? start(confirmed, newContainerId) : ended(confirmed, { kind: 'exited', ...exit });
+}
+
+function onStopOrdered(state: ReplicaState, delays: StopDelays, reason: string): Reduced {
+  if (isEnded(state.phase)) return state.forget ? { state, effects: [{ kind: 'forget' }] } : same(state);
+  const { activity, stop: earlier } = state;
+  const stopping: ReplicaState = { ...state, phase: 'stopping', ready: false, stop: delays, reason };
+  switch (activity.kind) {
+    case 'none':
+    case 'unconfirmed':
+    case 'ended':
+      return finish(stopping, 'stopped', reason);
+    case 'backingOff':
+      return activity.containerId === undefined ? finish(stopping, 'stopped', reason) : terminate(stopping, activity.containerId);
+    case 'starting': // the runtime's answer comes first
+      return same(stopping);
+    case 'running':
+      if (delays.preStopMs <= 0) return terminate(stopping, activity.containerId);
+      return {
+        state: { ...stopping, activity: { kind: 'leaving', containerId: activity.containerId } },
+        effects: [{ kind: 'terminateAfter', delayMs: delays.preStopMs }],
+      };
+    case 'leaving': // a newer stop may hasten an older one
+      if (delays.preStopMs <= 0) return terminate(stopping, activity.containerId);
+      if (earlier !== undefined && delays.preStopMs >= earlier.preStopMs) return same(stopping);
+      return { state: stopping, effects: [{ kind: 'terminateAfter', delayMs: delays.preStopMs }] };
+    case 'terminating':
+      if (earlier !== undefined && delays.graceMs >= earlier.graceMs) return same(stopping);
+      return terminate(stopping, activity.containerId);
+    default:
+      return assertNever(activity);
+  }
+}
+
+/** What still runs is stopped first, by a stop that is under way or by one with the replica's own delays. */
+function onForgetOrdered(state: ReplicaState): Reduced {
+  if (isEnded(state.phase)) return { state, effects: [{ kind: 'forget' }] };
+  return state.stop !== undefined ? same(state) : onStopOrdered(state, stopDelaysOf(state.plan, {}), 'forgotten by the coordinator');
+}
+
+function onStartDue(state: ReplicaState, newContainerId: ContainerId): Reduced {
+  if (state.activity.kind !== 'backingOff' || state.stop !== undefined) return same(state);
+  return start(state, state.activity.containerId ?? newContainerId);
+}
+
+function onStarted(state: ReplicaState, { status }: Extract<ReplicaEvent, { kind: 'started' }>): Reduced {
+  const { activity } = state;
+  const awaited = (activity.kind === 'starting' || activity.kind === 'backingOff') && activity.containerId === status.containerId;
+  if (!awaited) return same(state);
+  const container = { id: status.containerId, startedAtMs: status.startedAtMs, endpoints: status.endpoints };
+  if (state.stop !== undefined) return terminate({ ...state, container }, container.id);
+  const ports = state.plan?.tcpPorts ?? [];
+  const awaits = container.endpoints.filter(({ portName }) => ports.includes(portName)).map(({ portName }) => portName);
+  const running: ReplicaState = { ...state, phase: 'running', activity: { kind: 'running', containerId: container.id }, container };
+  if (awaits.length === 0) return same({ ...running, ready: true, reason: '' });
+  const reason = `waiting for ${awaits.length === 1 ? 'port' : 'ports'} ${awaits.join(', ')} to accept connections`;
+  return { state: { ...running, ready: false, reason }, effects: [{ kind: 'awaitReady', container, ports: awaits }] };
+}
+
+function onStartFailed(state: ReplicaState, event: Extract<ReplicaEvent, { kind: 'startFailed' }>): Reduced {
+  const { activity, stop } = state;
+  if (activity.kind !== 'starting' || activity.containerId !== event.containerId) return same(state);
+  if (stop !== undefined) return event.uncertain ? terminate(state, event.containerId) : finish(state, 'stopped', state.reason);
+  if (event.uncertain) {
+    const reason = `${event.reason}, trying again in ${formatDelay(RUNTIME_RETRY_MS)}`;
+    return {
+      state: { ...state, activity: { kind: 'backingOff', containerId: event.containerId }, reason },
+      effects: [{ kind: 'startAfter', delayMs: RUNTIME_RETRY_MS }],
+    };
+  }
+  return ended(state, { kind: 'notStarted', reason: event.reason });
+}
+
+function onExited(state: ReplicaState, exit: ContainerExit): Reduced {
+  const { activity } = state;
+  if (!('containerId' in activity) || activity.containerId !== exit.containerId) return same(state);
+  return ended(state, { kind: 'exited', ...exit });
+}
+
+/** The container has ended, or there was none: by the stop that was ordered, or else as the restart policy says. */
+function ended(state: ReplicaState, ending: Ending & Partial<Pick<ContainerExit, 'containerId' | 'gone'>>): Reduced {
+  const seen = ending.kind === 'exited' && ending.gone !== true;
+  const kept = seen && ending.containerId !== undefined ? keepEnded(state, ending.containerId) : same(state);
+  const after: ReplicaState = {
+    ...kept.state,
+    ready: false,
+    ...(seen ? { lastExitCode: ending.exitCode, phase: laterOf(state.phase, 'running') } : {}),
+  };
+  const next = afterEnd(after, ending);
+  return { state: next.state, effects: [...kept.effects, ...next.effects] };
+}
+
+function afterEnd(state: ReplicaState, ending: Ending): Reduced {
+  if (state.stop !== undefined) return finish(state, 'stopped', ending.reason);
+  if (state.plan === undefined) return finish(state, 'failed', `${ending.reason}; not restarted, as its order is not known here`);
+  const decision = decideRestart(state.plan, ending, state.failures);
+  if (decision.kind !== 'restart') return finish(state, decision.kind, decision.reason);
+  const { delayMs, failures, reason } = decision;
+  return {
+    state: { ...state, activity: { kind: 'backingOff' }, restarts: state.restarts + 1, failures, reason },
+    effects: [{ kind: 'startAfter', delayMs }],
+  };
+}
+
+/** Adds a container to those kept for their logs, and drops the oldest beyond the limit. */
+function keepEnded(state: ReplicaState, containerId: ContainerId): Reduced {
+  const all = [...state.ended.filter((id) => id !== containerId), containerId];
+  const dropped = all.slice(0, Math.max(0, all.length - KEPT_CONTAINERS));
+  return {
+    state: { ...state, ended: all.slice(dropped.length) },
+    effects: dropped.map((id): ReplicaEffect => ({ kind: 'remove', containerId: id })),
+  };
+}
+
+function start(state: ReplicaState, containerId: ContainerId): Reduced {
+  return { state: { ...state, activity: { kind: 'starting', containerId } }, effects: [{ kind: 'start', containerId }] };
+}
+
+function terminate(state: ReplicaState, containerId: ContainerId): Reduced {
+  const { graceMs } = state.stop ?? stopDelaysOf(state.plan, {});
+  const stopping: ReplicaState = { ...state, phase: laterOf(state.phase, 'stopping'), ready: false };
+  return { state: { ...stopping, activity: { kind: 'terminating', containerId } }, effects: [{ kind: 'terminate', containerId, graceMs }] };
+}
+
+function finish(state: ReplicaState, phase: ReplicaPhase, reason: string): Reduced {
+  const over: ReplicaState = { ...state, phase, activity: { kind: 'ended' }, ready: false, reason };
+  return { state: over, effects: state.forget ? [{ kind: 'forget' }] : [] };
+}
+
+function laterOf(phase: ReplicaPhase, other: 'running' | 'stopping'): ReplicaPhase {
+  return phase === 'starting' || (phase === 'running' && other === 'stopping') ? other : phase;
+}
+
+function same(state: ReplicaState): Reduced {
+  return { state, effects: [] };
+}

@@ -1,0 +1,392 @@
+import { fromBinary, toBinary } from '@bufbuild/protobuf';
+import { durationMs, type Duration } from '@bufbuild/protobuf/wkt';
+import {
+  CloudlessError,
+  errorFields,
+  errorKindOf,
+  errorMessageOf,
+  randomHex,
+  toContainerId,
+  type Clock,
+  type ContainerId,
+  type ErrorKind,
+  type Log,
+  type Random,
+  type Timer,
+} from '@cloudless/base';
+import { OrderSchema, type Order, type StopOrder } from '@cloudless/api';
+import type { ContainerRuntime, ContainerStatus } from '@cloudless/runtime';
+import type { AgentStore, StoredProgress, StoredReplica } from '../agent-store.js';
+import { SerialQueue } from '../serial-queue.js';
+import { awaitReady, type TcpConnect } from './await-ready.js';
+import { fromContainerLabels } from './container-labels.js';
+import { reduceReplica, RUNTIME_RETRY_MS, stopDelaysOf } from './reduce-replica.js';
+import { toReplicaPlan } from './replica-plan.js';
+import { isEnded, type Reduced, type ReplicaEffect, type ReplicaEvent, type ReplicaState, type StopDelays } from './replica-state.js';
+import { lostExit, toContainerExit } from './restore-replica.js';
+import { toContainerRequest } from './to-container-request.js';
+
+/** What a runner works with. */
+export interface ReplicaRunnerDeps {
+  readonly clusterId: () => string;
+  readonly nodeId: string;
+  readonly bootId: string;
+  readonly runtime: ContainerRuntime;
+  readonly store: AgentStore;
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly log: Log;
+  readonly connect: TcpConnect;
+  /** Told after every change that a report shows. */
+  readonly onChanged: (replicaId: string) => void;
+  /** Told once nothing is left of the replica. */
+  readonly onForgotten: (replicaId: string) => void;
+}
+
+/** The orders of a replica, as kept. */
+export type ReplicaOrders = Pick<StoredReplica, 'start' | 'end' | 'bootId'>;
+
+/** What became of an order. */
+export type OrderOutcome =
+  | { readonly kind: 'accepted' }
+  /** Had been accepted before. */
+  | { readonly kind: 'repeated' }
+  | { readonly kind: 'refused'; readonly reason: string }
+  /** Could not be written down, so it was not acted upon. */
+  | { readonly kind: 'failed' };
+
+/** Failures of a start after which the container may run all the same: the same id is tried again. */
+const UNCERTAIN: readonly ErrorKind[] = ['unavailable', 'deadline', 'internal'];
+
+/** Carries out what {@link reduceReplica} asks for, for one replica, as long as the agent lives. */
+export class ReplicaRunner {
+  private state: ReplicaState;
+  private orders: ReplicaOrders;
+  private readonly writes = new SerialQueue();
+  private savedProgress = '';
+  private saveQueued = false;
+  private timer: Timer | undefined;
+  private readiness: AbortController | undefined;
+  private readonly closing = new AbortController();
+  /** Start of the newest container on the monotonic clock. */
+  private startedAt: { readonly id: ContainerId; readonly at: number } | undefined;
+  private readonly log: Log;
+
+  constructor(
+    private readonly deps: ReplicaRunnerDeps,
+    initial: ReplicaState,
+    orders: ReplicaOrders,
+  ) {
+    this.state = initial;
+    this.orders = orders;
+    this.log = deps.log.child({ replicaId: initial.replicaId });
+    const { container } = initial;
+    if (container !== undefined) {
+      this.startedAt = { id: container.id, at: deps.clock.now() - Math.max(0, deps.clock.wallTime() - container.startedAtMs) };
+    }
+  }
+
+  get current(): ReplicaState {
+    return this.state;
+  }
+
+  /** Whether it does nothing any more: closed, or forgotten. */
+  get isOver(): boolean {
+    return this.closing.signal.aborted;
+  }
+
+  /** The start order as kept; its labels name the workload. */
+  get startOrder(): Order | undefined {
+    return this.orders.start === undefined ? undefined : fromBinary(OrderSchema, this.orders.start);
+  }
+
+  /** Goes on with what a restored state asks for. */
+  resume(effects: readonly ReplicaEffect[]): void {
+    for (const effect of effects) this.perform(effect);
+    this.saveProgressSoon();
+  }
+
+  /** Obeys an order, once it is on disk; refuses one that is older than the one held. One after the other. */
+  order(order: Order, raiseEpoch: () => Promise<void>): Promise<OrderOutcome> {
+    return this.writes.run(async (): Promise<OrderOutcome> => {
+      const { heldRevision } = this.state;
+      if (order.orderRevision < heldRevision) return { kind: 'refused', reason: 'a newer order is held for this replica' };
+      if (this.isRepeat(order)) return { kind: 'repeated' };
+      let event: ReplicaEvent;
+      try {
+        event = this.toEvent(order);
+      } catch (reason) {
+        return { kind: 'refused', reason: errorMessageOf(reason) };
+      }
+      const orders = this.ordersWith(order);
+      try {
+        await raiseEpoch();
+        await this.deps.store.saveReplica(this.toStored(orders, order.orderRevision, order.workloadUid));
+      } catch (reason) {
+        this.log.error('order not kept', { revision: order.orderRevision, ...errorFields(reason) });
+        return { kind: 'failed' };
+      }
+      if (this.closing.signal.aborted) return { kind: 'accepted' }; // obeyed after the restart
+      this.orders = orders;
+      if (this.state.workloadUid === '') this.state = { ...this.state, workloadUid: order.workloadUid };
+      this.apply(event);
+      return { kind: 'accepted' };
+    });
+  }
+
+  /** The runtime says that a container of this replica has ended. */
+  exited(status: ContainerStatus): void {
+    const known = this.startedAt?.id === status.containerId ? this.deps.clock.now() - this.startedAt.at : 0;
+    this.apply({ kind: 'exited', exit: toContainerExit(status, known) });
+  }
+
+  /** The runtime says that a container of this replica runs. */
+  running(status: ContainerStatus): void {
+    this.noteStart(status);
+    this.apply({ kind: 'started', status });
+  }
+
+  /** The runtime does not have the container that should run. */
+  lost(containerId: ContainerId): void {
+    this.apply({ kind: 'exited', exit: lostExit(containerId) });
+  }
+
+  /** Does nothing more. Resolves when what was being written is on disk. */
+  async close(): Promise<void> {
+    this.closing.abort();
+    this.timer?.cancel();
+    this.readiness?.abort();
+    await this.writes.idle();
+  }
+
+  private apply(event: ReplicaEvent): void {
+    if (this.closing.signal.aborted) return;
+    const before = this.state;
+    const reduced: Reduced = reduceReplica(before, event);
+    this.state = reduced.state;
+    if (reduced.state === before && reduced.effects.length === 0) return;
+    this.logChange(before, event);
+    this.dropStale();
+    for (const effect of reduced.effects) this.perform(effect);
+    this.saveProgressSoon();
+    this.deps.onChanged(this.state.replicaId);
+  }
+
+  /** Timers and checks belong to one activity. */
+  private dropStale(): void {
+    const { kind } = this.state.activity;
+    if (kind !== 'backingOff' && kind !== 'leaving') this.timer?.cancel();
+    if (kind !== 'running') this.readiness?.abort();
+  }
+
+  private perform(effect: ReplicaEffect): void {
+    switch (effect.kind) {
+      case 'start':
+        void this.start(effect.containerId);
+        return;
+      case 'startAfter':
+        this.after(effect.delayMs, () => this.apply({ kind: 'startDue', newContainerId: this.newContainerId() }));
+        return;
+      case 'terminateAfter':
+        this.after(effect.delayMs, () => this.apply({ kind: 'stopDue' }));
+        return;
+      case 'awaitReady': {
+        const { container, ports } = effect;
+        const endpoints = container.endpoints.filter(({ portName }) => ports.includes(portName));
+        this.readiness?.abort();
+        this.readiness = new AbortController();
+        awaitReady(endpoints, this.deps, this.readiness.signal).then(
+          () => this.apply({ kind: 'accepted', containerId: container.id }),
+          () => undefined, // stopped: the container has ended
+        );
+        return;
+      }
+      case 'terminate':
+        void this.terminate(effect.containerId, effect.graceMs);
+        return;
+      case 'remove':
+        this.deps.runtime.remove(effect.containerId).catch((reason: unknown) => {
+          this.log.warn('container not removed', { containerId: effect.containerId, ...errorFields(reason) });
+        });
+        return;
+      case 'forget':
+        void this.forget();
+        return;
+    }
+  }
+
+  private async start(containerId: ContainerId): Promise<void> {
+    try {
+      const status = await this.startContainer(containerId);
+      this.running(status);
+      if (status.phase === 'exited') this.exited(status);
+    } catch (reason) {
+      const uncertain = UNCERTAIN.includes(errorKindOf(reason));
+      this.log.warn('container not started', { containerId, ...errorFields(reason) });
+      this.apply({ kind: 'startFailed', containerId, reason: errorMessageOf(reason), uncertain });
+    }
+  }
+
+  private async startContainer(containerId: ContainerId): Promise<ContainerStatus> {
+    const { runtime, nodeId, clusterId } = this.deps;
+    const order = this.startOrder;
+    if (order === undefined) throw new CloudlessError('invalid', 'there is no order to start this replica');
+    const wanted = this.state.plan?.runtime ?? '';
+    if (wanted !== '' && wanted !== runtime.name) {
+      throw new CloudlessError('unimplemented', `spec.runtime: this node runs ${runtime.name}, not ${wanted}`);
+    }
+    try {
+      return await runtime.start(toContainerRequest(order, { clusterId: clusterId(), nodeId, containerId }));
+    } catch (reason) {
+      if (errorKindOf(reason) !== 'exists') throw reason;
+      const found = (await runtime.list()).find((status) => status.containerId === containerId); // an earlier try had got through
+      if (found !== undefined) return found;
+      throw new CloudlessError('unavailable', 'the runtime did not answer for sure', { cause: reason });
+    }
+  }
+
+  private async terminate(containerId: ContainerId, graceMs: number): Promise<void> {
+    for (;;) {
+      try {
+        this.exited(await this.deps.runtime.stop(containerId, graceMs));
+        return;
+      } catch (reason) {
+        if (this.closing.signal.aborted) return;
+        if (errorKindOf(reason) === 'notFound') return this.lost(containerId);
+        this.log.warn('container not stopped', { containerId, ...errorFields(reason) });
+      }
+      await this.pause();
+      const { activity } = this.state;
+      if (activity.kind === 'ended' || this.closing.signal.aborted) return;
+    }
+  }
+
+  /** Removes every container of the replica, then what is kept of it. */
+  private async forget(): Promise<void> {
+    const { runtime, store, onForgotten } = this.deps;
+    const { replicaId } = this.state;
+    while (!this.closing.signal.aborted) {
+      try {
+        for (const { containerId, labels, phase } of await runtime.list()) {
+          if (fromContainerLabels(labels)?.replicaId !== replicaId || !this.isOurs(labels)) continue;
+          if (phase === 'running') await runtime.stop(containerId, 0);
+          await runtime.remove(containerId);
+        }
+        await this.writes.run(() => store.removeReplica(replicaId));
+        this.closing.abort();
+        onForgotten(replicaId);
+        return;
+      } catch (reason) {
+        this.log.warn('replica not forgotten yet', errorFields(reason));
+        await this.pause();
+      }
+    }
+  }
+
+  private isOurs(labels: Readonly<Record<string, string>>): boolean {
+    const owner = fromContainerLabels(labels);
+    return owner?.clusterId === this.deps.clusterId() && owner.nodeId === this.deps.nodeId;
+  }
+
+  private isRepeat(order: Order): boolean {
+    if (order.orderRevision !== this.state.heldRevision || this.state.activity.kind === 'unconfirmed') return false;
+    return order.order.case === 'start' ? this.orders.start !== undefined : this.orders.end !== undefined;
+  }
+
+  private toEvent(order: Order): ReplicaEvent {
+    const { orderRevision: revision } = order;
+    switch (order.order.case) {
+      case 'start':
+        return { kind: 'startOrdered', revision, plan: toReplicaPlan(order), newContainerId: this.newContainerId() };
+      case 'stop':
+        return { kind: 'stopOrdered', revision, delays: delaysOf(order.order.value), reason: order.order.value.reason };
+      case 'forget':
+        return { kind: 'forgetOrdered', revision };
+      default:
+        throw new CloudlessError('unimplemented', 'this agent does not know that kind of order');
+    }
+  }
+
+  private ordersWith(order: Order): ReplicaOrders {
+    const bytes = toBinary(OrderSchema, order);
+    const { bootId } = this.deps;
+    return order.order.case === 'start' ? { ...this.orders, start: bytes, bootId } : { ...this.orders, end: bytes, bootId };
+  }
+
+  private toStored(orders: ReplicaOrders, heldRevision: bigint, workloadUid: string): StoredReplica {
+    return { replicaId: this.state.replicaId, workloadUid, heldRevision, ...orders, progress: progressOf(this.state) };
+  }
+
+  /** Behind the events, at most one write waiting: only orders must be on disk before anything is done. */
+  private saveProgressSoon(): void {
+    if (this.saveQueued || (this.orders.start === undefined && this.orders.end === undefined)) return;
+    this.saveQueued = true;
+    void this.writes.run(async () => {
+      this.saveQueued = false;
+      const { state, orders } = this;
+      const key = JSON.stringify(progressOf(state));
+      if (key === this.savedProgress || state.activity.kind === 'unconfirmed') return;
+      if (isEnded(state.phase) && state.forget) return; // about to go
+      try {
+        await this.deps.store.saveReplica(this.toStored(orders, state.heldRevision, state.workloadUid));
+        this.savedProgress = key;
+      } catch (reason) {
+        this.log.warn('progress not kept', errorFields(reason));
+      }
+    });
+  }
+
+  private noteStart(status: ContainerStatus): void {
+    if (this.startedAt?.id !== status.containerId) this.startedAt = { id: status.containerId, at: this.deps.clock.now() };
+  }
+
+  private after(delayMs: number, action: () => void): void {
+    this.timer?.cancel();
+    this.timer = this.deps.clock.setTimer(delayMs, action);
+  }
+
+  private pause(): Promise<void> {
+    return new Promise((resolve) => {
+      this.deps.clock.setTimer(RUNTIME_RETRY_MS, resolve);
+    });
+  }
+
+  private newContainerId(): ContainerId {
+    return toContainerId(randomHex(this.deps.random, 32));
+  }
+
+  private logChange(before: ReplicaState, event: ReplicaEvent): void {
+    const { phase, ready, reason, container, restarts } = this.state;
+    if (phase === before.phase && ready === before.ready && restarts === before.restarts) return;
+    this.log.info('replica changed', { cause: event.kind, phase, ready, reason, restarts, containerId: container?.id });
+  }
+}
+
+/** The delays that a stop order names. */
+export function delaysOf(stop: StopOrder): Partial<StopDelays> {
+  const ms = (duration: Duration | undefined): number | undefined =>
+    duration === undefined ? undefined : Math.max(0, durationMs(duration));
+  const preStopMs = ms(stop.preStopDelay);
+  const graceMs = ms(stop.gracePeriod);
+  return { ...(preStopMs === undefined ? {} : { preStopMs }), ...(graceMs === undefined ? {} : { graceMs }) };
+}
+
+/** The delays of a kept stop or forget order. */
+export function keptStopOf(end: Uint8Array, plan: ReplicaState['plan']): { readonly stop: StopDelays; readonly forget: boolean } {
+  const { order } = fromBinary(OrderSchema, end);
+  return { stop: stopDelaysOf(plan, order.case === 'stop' ? delaysOf(order.value) : {}), forget: order.case === 'forget' };
+}
+
+function progressOf(state: ReplicaState): StoredProgress {
+  const { activity, container } = state;
+  return {
+    phase: state.phase,
+    reason: state.reason,
+    restarts: state.restarts,
+    failures: state.failures,
+    ...(state.lastExitCode === undefined ? {} : { lastExitCode: state.lastExitCode }),
+    ...(container === undefined ? {} : { containerId: container.id }),
+    containerEnded: activity.kind === 'backingOff' || activity.kind === 'starting' || activity.kind === 'ended',
+    ready: state.ready,
+  };
+}

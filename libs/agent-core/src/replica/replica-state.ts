@@ -1,0 +1,135 @@
+import type { ContainerId } from '@cloudless/base';
+import type { ContainerEndpoint, ContainerStatus } from '@cloudless/runtime';
+import type { ReplicaPlan } from './replica-plan.js';
+
+/** Where a replica is on its one way: `starting → running → stopping → stopped`; `failed` and `succeeded` are ends too. */
+export type ReplicaPhase = 'starting' | 'running' | 'stopping' | 'stopped' | 'failed' | 'succeeded';
+
+const RANK: Record<ReplicaPhase, number> = { starting: 0, running: 1, stopping: 2, stopped: 3, failed: 3, succeeded: 3 };
+
+/** Whether a phase may follow another: only forward, and never away from an end. */
+export function isForward(from: ReplicaPhase, to: ReplicaPhase): boolean {
+  return from === to || RANK[to] > RANK[from];
+}
+
+/** Whether nothing of the replica will run any more. */
+export function isEnded(phase: ReplicaPhase): boolean {
+  return RANK[phase] === 3;
+}
+
+/** What is being done for a replica right now. */
+export type Activity =
+  /** Nothing was ordered yet. */
+  | { readonly kind: 'none' }
+  /** The machine was restarted since the order came: nothing is started until a coordinator repeats it. */
+  | { readonly kind: 'unconfirmed'; readonly exit?: ContainerExit }
+  /** The runtime was asked to start this container and has not answered. */
+  | { readonly kind: 'starting'; readonly containerId: ContainerId }
+  | { readonly kind: 'running'; readonly containerId: ContainerId }
+  /** Waits before the next start. With an id: the runtime may or may not have started it, so that id is tried again. */
+  | { readonly kind: 'backingOff'; readonly containerId?: ContainerId }
+  /** Ordered to stop; has left the endpoints, and is given time before SIGTERM. */
+  | { readonly kind: 'leaving'; readonly containerId: ContainerId }
+  /** The runtime was asked to stop it. */
+  | { readonly kind: 'terminating'; readonly containerId: ContainerId }
+  | { readonly kind: 'ended' };
+
+/** How a container ended. */
+export interface ContainerExit {
+  readonly containerId: ContainerId;
+  readonly exitCode: number;
+  /** One phrase: `exit code 3`. */
+  readonly reason: string;
+  /** How long it ran, milliseconds; 0 when not known. */
+  readonly upMs: number;
+  /** The runtime does not know it (any more): there is no exit code and no log. */
+  readonly gone?: boolean;
+}
+
+/** The newest container that ran. */
+export interface CurrentContainer {
+  readonly id: ContainerId;
+  readonly startedAtMs: number;
+  readonly endpoints: readonly ContainerEndpoint[];
+}
+
+/** Delays of a stop, milliseconds. */
+export interface StopDelays {
+  readonly preStopMs: number;
+  readonly graceMs: number;
+}
+
+/** All an agent knows about one replica. Immutable; moved on by {@link reduceReplica}. */
+export interface ReplicaState {
+  readonly replicaId: string;
+  readonly workloadUid: string;
+  /** Revision of the newest order; 0 before any. */
+  readonly heldRevision: bigint;
+  /** Absent when only labels or a stop order are known: then nothing can be restarted. */
+  readonly plan?: ReplicaPlan;
+  readonly phase: ReplicaPhase;
+  readonly activity: Activity;
+  readonly ready: boolean;
+  readonly reason: string;
+  readonly restarts: number;
+  /** Ends and failed starts in a row; what the back-off grows with. */
+  readonly failures: number;
+  readonly lastExitCode?: number;
+  readonly container?: CurrentContainer;
+  /** Ended containers that are kept for their logs, oldest first. */
+  readonly ended: readonly ContainerId[];
+  /** Set once it was ordered to stop. */
+  readonly stop?: StopDelays;
+  /** Set once it was ordered to be forgotten. */
+  readonly forget: boolean;
+}
+
+/** What happened. Ids of new containers come with the events that may need one. */
+export type ReplicaEvent =
+  | { readonly kind: 'startOrdered'; readonly revision: bigint; readonly plan: ReplicaPlan; readonly newContainerId: ContainerId }
+  | { readonly kind: 'stopOrdered'; readonly revision: bigint; readonly delays: Partial<StopDelays>; readonly reason: string }
+  | { readonly kind: 'forgetOrdered'; readonly revision: bigint }
+  /** The back-off has passed. */
+  | { readonly kind: 'startDue'; readonly newContainerId: ContainerId }
+  | { readonly kind: 'started'; readonly status: ContainerStatus }
+  /** `uncertain`: the runtime could not be asked, so it may have started or not. */
+  | { readonly kind: 'startFailed'; readonly containerId: ContainerId; readonly reason: string; readonly uncertain: boolean }
+  | { readonly kind: 'exited'; readonly exit: ContainerExit }
+  /** Every endpoint of this container has accepted a connection. */
+  | { readonly kind: 'accepted'; readonly containerId: ContainerId }
+  /** The pre-stop delay has passed. */
+  | { readonly kind: 'stopDue' };
+
+/** What is to be done. Effects answer with events. */
+export type ReplicaEffect =
+  | { readonly kind: 'start'; readonly containerId: ContainerId }
+  | { readonly kind: 'startAfter'; readonly delayMs: number }
+  | { readonly kind: 'awaitReady'; readonly container: CurrentContainer; readonly ports: readonly string[] }
+  | { readonly kind: 'terminateAfter'; readonly delayMs: number }
+  | { readonly kind: 'terminate'; readonly containerId: ContainerId; readonly graceMs: number }
+  | { readonly kind: 'remove'; readonly containerId: ContainerId }
+  /** Drops all that is kept of the replica. */
+  | { readonly kind: 'forget' };
+
+/** The state after an event, and what it asks for. */
+export interface Reduced {
+  readonly state: ReplicaState;
+  readonly effects: readonly ReplicaEffect[];
+}
+
+/** A replica of which nothing is known but its name. */
+export function newReplica(replicaId: string, workloadUid: string): ReplicaState {
+  return {
+    replicaId,
+    workloadUid,
+    heldRevision: 0n,
+    phase: 'starting',
+    activity: { kind: 'none' },
+    ready: false,
+    reason: '',
+    restarts: 0,
+    failures: 0,
+    ended: [],
+    forget: false,
+  };
+}

@@ -1,0 +1,167 @@
+import type { ContainerStatus } from '@cloudless/runtime';
+import type { StoredReplica } from '../agent-store.js';
+import { fromContainerLabels } from './container-labels.js';
+import { KEPT_CONTAINERS, reduceReplica } from './reduce-replica.js';
+import type { ReplicaPlan } from './replica-plan.js';
+import { RESTART_BACKOFF } from './restart-decision.js';
+import { backoffDelayMs } from '@cloudless/base';
+import { isEnded, newReplica, type ContainerExit, type Reduced, type ReplicaEffect, type ReplicaState, type StopDelays } from './replica-state.js';
+
+/** What is known of a replica when an agent starts. */
+export interface Remembered {
+  readonly stored: StoredReplica;
+  /** Read from the stored start order. */
+  readonly plan?: ReplicaPlan;
+  /** Read from the stored stop or forget order. */
+  readonly stop?: StopDelays;
+  readonly forget: boolean;
+  /** The containers of this replica that the runtime has, any order. */
+  readonly containers: readonly ContainerStatus[];
+  readonly bootId: string;
+}
+
+/**
+ * The state of a replica after a restart of the agent. What runs is adopted as it is; what ended meanwhile is handled now; what has
+ * no container is started, unless the machine was restarted since the order came: then a coordinator must repeat it first.
+ */
+export function restoreReplica(remembered: Remembered): Reduced {
+  const { stored, plan, stop, forget } = remembered;
+  const { progress } = stored;
+  const oldestFirst = byStart(remembered.containers);
+  const running = oldestFirst.filter(({ phase }) => phase === 'running').at(-1);
+  const base: ReplicaState = {
+    ...newReplica(stored.replicaId, stored.workloadUid),
+    heldRevision: stored.heldRevision,
+    ...(plan === undefined ? {} : { plan }),
+    phase: progress.phase,
+    reason: progress.reason,
+    restarts: progress.restarts,
+    failures: progress.failures,
+    ...(progress.lastExitCode === undefined ? {} : { lastExitCode: progress.lastExitCode }),
+    ...containerOf(running ?? oldestFirst.at(-1)),
+    ...(stop === undefined ? {} : { stop, phase: isEnded(progress.phase) ? progress.phase : ('stopping' as const) }),
+    forget,
+  };
+  const housed = house(base, oldestFirst, running);
+  const next = resume(housed.state, remembered, running, oldestFirst.at(-1));
+  return { state: next.state, effects: [...housed.effects, ...next.effects] };
+}
+
+/** A container of ours whose orders are not known: reported as its labels say, and kept. */
+export function restoreOrphan(replicaId: string, containers: readonly ContainerStatus[]): Reduced {
+  const oldestFirst = byStart(containers);
+  const running = oldestFirst.filter(({ phase }) => phase === 'running').at(-1);
+  const newest = running ?? oldestFirst.at(-1);
+  const owner = newest === undefined ? undefined : fromContainerLabels(newest.labels);
+  const base: ReplicaState = {
+    ...newReplica(replicaId, owner?.workloadUid ?? ''),
+    heldRevision: owner?.orderRevision ?? 0n,
+    phase: 'running',
+    reason: 'its order is not known here',
+    ...containerOf(newest),
+  };
+  const housed = house(base, oldestFirst, running);
+  if (running !== undefined) {
+    const activity = { kind: 'running', containerId: running.containerId } as const;
+    return { ...housed, state: { ...housed.state, activity, ready: true } };
+  }
+  const over: ReplicaState = {
+    ...housed.state,
+    phase: 'failed',
+    activity: { kind: 'ended' },
+    reason: `${newest?.reason ?? 'ended'}; not restarted, as its order is not known here`,
+    ...(newest?.exitCode === undefined ? {} : { lastExitCode: newest.exitCode }),
+  };
+  return { state: over, effects: housed.effects };
+}
+
+/** How a container that the runtime says has ended did so. */
+export function toContainerExit(status: ContainerStatus, upMs: number): ContainerExit {
+  return { containerId: status.containerId, exitCode: status.exitCode ?? -1, reason: status.reason ?? 'ended', upMs };
+}
+
+/** A container that the runtime should have and has not. */
+export function lostExit(containerId: ContainerExit['containerId']): ContainerExit {
+  return { containerId, exitCode: -1, reason: 'lost by the runtime', upMs: 0, gone: true };
+}
+
+/** At most one container of a replica may run: others than the newest are ended, and so are old logs. */
+function house(state: ReplicaState, oldestFirst: readonly ContainerStatus[], running: ContainerStatus | undefined): Reduced {
+  const others = oldestFirst.filter(({ phase, containerId }) => phase === 'running' && containerId !== running?.containerId);
+  const ended = oldestFirst.filter(({ phase }) => phase === 'exited').map(({ containerId }) => containerId);
+  const dropped = ended.slice(0, Math.max(0, ended.length - KEPT_CONTAINERS));
+  return {
+    state: { ...state, ended: ended.slice(dropped.length) },
+    effects: [
+      ...others.map(({ containerId }): ReplicaEffect => ({ kind: 'terminate', containerId, graceMs: 0 })),
+      ...dropped.map((containerId): ReplicaEffect => ({ kind: 'remove', containerId })),
+    ],
+  };
+}
+
+function resume(
+  state: ReplicaState,
+  { stored, bootId }: Remembered,
+  running: ContainerStatus | undefined,
+  newest: ContainerStatus | undefined,
+): Reduced {
+  if (isEnded(state.phase)) return resumeEnded(state, running);
+  if (running !== undefined) return adopt(state, stored, running);
+  const exit = endOf(stored, newest);
+  if (state.stop !== undefined) {
+    const reason = exit?.reason ?? state.reason;
+    const lastExitCode = exit === undefined || exit.gone === true ? state.lastExitCode : exit.exitCode;
+    const over: ReplicaState = {
+      ...state,
+      phase: 'stopped',
+      activity: { kind: 'ended' },
+      reason,
+      ...(lastExitCode === undefined ? {} : { lastExitCode }),
+    };
+    return { state: over, effects: state.forget ? [{ kind: 'forget' }] : [] };
+  }
+  if (stored.bootId !== bootId) {
+    const activity = { kind: 'unconfirmed', ...(exit === undefined ? {} : { exit }) } as const;
+    return { state: { ...state, activity, reason: 'the machine was restarted; waiting for the coordinator' }, effects: [] };
+  }
+  if (exit !== undefined) {
+    return reduceReplica({ ...state, activity: { kind: 'running', containerId: exit.containerId } }, { kind: 'exited', exit });
+  }
+  const delayMs = backoffDelayMs(RESTART_BACKOFF, state.failures);
+  return { state: { ...state, activity: { kind: 'backingOff' } }, effects: [{ kind: 'startAfter', delayMs }] };
+}
+
+/** It had ended when that was written down; a container that runs all the same is not wanted. */
+function resumeEnded(state: ReplicaState, running: ContainerStatus | undefined): Reduced {
+  const effects: ReplicaEffect[] = state.forget ? [{ kind: 'forget' }] : [];
+  if (running !== undefined) effects.unshift({ kind: 'terminate', containerId: running.containerId, graceMs: 0 });
+  return { state: { ...state, activity: { kind: 'ended' } }, effects };
+}
+
+function adopt(state: ReplicaState, { progress }: StoredReplica, running: ContainerStatus): Reduced {
+  const { containerId } = running;
+  const awaited: ReplicaState = { ...state, activity: { kind: 'starting', containerId } };
+  const adopted = reduceReplica(awaited, { kind: 'started', status: running });
+  if (state.stop !== undefined) return adopted; // the stop that had begun is carried on
+  if (progress.containerId !== containerId || !progress.ready) return adopted;
+  return { state: { ...adopted.state, ready: true, reason: '' }, effects: [] };
+}
+
+/** The end of the newest container, unless it has been acted upon. */
+function endOf({ progress }: StoredReplica, newest: ContainerStatus | undefined): ContainerExit | undefined {
+  if (newest !== undefined) {
+    if (newest.containerId === progress.containerId && progress.containerEnded) return undefined;
+    return toContainerExit(newest, Math.max(0, (newest.finishedAtMs ?? newest.startedAtMs) - newest.startedAtMs));
+  }
+  if (progress.containerId === undefined || progress.containerEnded) return undefined;
+  return lostExit(progress.containerId as ContainerExit['containerId']);
+}
+
+function containerOf(status: ContainerStatus | undefined): Pick<ReplicaState, 'container'> | Record<string, never> {
+  if (status === undefined) return {};
+  return { container: { id: status.containerId, startedAtMs: status.startedAtMs, endpoints: status.endpoints } };
+}
+
+function byStart(containers: readonly ContainerStatus[]): readonly ContainerStatus[] {
+  return [...containers].sort((a, b) => a.startedAtMs - b.startedAtMs || (a.finishedAtMs ?? Infinity) - (b.finishedAtMs ?? Infinity));
+}

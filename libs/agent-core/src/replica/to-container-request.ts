@@ -1,0 +1,63 @@
+import { CloudlessError, type ContainerId } from '@cloudless/base';
+import { Port_Protocol, portNameOf, type Order, type Resources, type StartOrder, type WorkloadSpec } from '@cloudless/api';
+import type { ContainerRequest, PortRequest } from '@cloudless/runtime';
+import { toContainerLabels } from './container-labels.js';
+
+/** Which container of which agent a request is for. */
+export interface ContainerPlace {
+  readonly clusterId: string;
+  readonly nodeId: string;
+  readonly containerId: ContainerId;
+}
+
+/**
+ * What the runtime is asked for to fulfil a start order. Every field of the spec that concerns a container goes in; the others are
+ * read by the scheduler (resources.requests, placement, priority), the rollout, or by {@link toReplicaPlan}.
+ * @throws kind `invalid` when the order is no start order or has no spec.
+ */
+export function toContainerRequest(order: Order, place: ContainerPlace): ContainerRequest {
+  const { start, spec } = startOf(order);
+  const labels = toContainerLabels(
+    {
+      clusterId: place.clusterId,
+      nodeId: place.nodeId,
+      replicaId: order.replicaId,
+      workloadUid: order.workloadUid,
+      namespace: start.namespace,
+      workload: start.workload,
+      version: start.version,
+      slot: start.slot,
+      orderRevision: order.orderRevision,
+    },
+    spec,
+  );
+  return {
+    containerId: place.containerId,
+    labels,
+    ...(spec.image === '' ? {} : { image: spec.image }),
+    command: spec.command,
+    args: spec.args,
+    env: spec.env,
+    ...(spec.workingDir === '' ? {} : { workingDir: spec.workingDir }),
+    ports: spec.ports.map(toPortRequest),
+    limits: toLimits(spec.resources),
+  };
+}
+
+/** The start part of an order. @throws kind `invalid` when it has none, or one without a spec. */
+export function startOf(order: Order): { readonly start: StartOrder; readonly spec: WorkloadSpec } {
+  const start = order.order.case === 'start' ? order.order.value : undefined;
+  if (start?.spec === undefined) throw new CloudlessError('invalid', `order ${order.orderRevision} for ${order.replicaId} starts nothing`);
+  return { start, spec: start.spec };
+}
+
+function toPortRequest(port: WorkloadSpec['ports'][number]): PortRequest {
+  return { name: portNameOf(port), port: port.containerPort, protocol: port.protocol === Port_Protocol.UDP ? 'udp' : 'tcp' };
+}
+
+/** Zero means no limit, as an absent one does. */
+function toLimits(resources: Resources | undefined): ContainerRequest['limits'] {
+  const cpuMillis = resources?.limits?.cpuMillis ?? 0;
+  const memoryBytes = Number(resources?.limits?.memoryBytes ?? 0n);
+  return { ...(cpuMillis > 0 ? { cpuMillis } : {}), ...(memoryBytes > 0 ? { memoryBytes } : {}) };
+}

@@ -1,0 +1,222 @@
+import { create } from '@bufbuild/protobuf';
+import { durationMs, timestampFromMs, timestampMs } from '@bufbuild/protobuf/wkt';
+import { CloudlessError, InvalidInputError, type Clock } from '@cloudless/base';
+import {
+  ContainerStatus_State,
+  ContainerStatusSchema,
+  ExecCommandResponseSchema,
+  ListContainersResponseSchema,
+  namespaceOf,
+  OutputStream,
+  type ContainerStatus,
+  type ExecCommandRequest,
+  type ExecCommandResponse,
+  type GetContainerStatusRequest,
+  type ListContainersResponse,
+  type LogEntry,
+  type StreamLogsRequest,
+} from '@cloudless/api';
+import type { ContainerRuntime, LogRequest, ContainerStatus as RuntimeStatus } from '@cloudless/runtime';
+import type { ContainerOwner } from '../replica/container-labels.js';
+import type { NodeReplicas } from '../replica/node-replicas.js';
+import { OutputCollector } from './output-collector.js';
+import { aBookmark, toLogEntry } from './log-entry.js';
+import { followReplica } from './follow-replica.js';
+import { fillSilence, mergeByArrival, mergeSorted } from './streams.js';
+
+/** A stream of log entries is never silent for longer, milliseconds. */
+export const BOOKMARK_INTERVAL_MS = 15_000;
+/** When the caller of a command names no timeout. */
+export const EXEC_TIMEOUT_MS = 30_000;
+const MIN_PREFIX = 12;
+
+/** Needs of a {@link ContainerService}. */
+export interface ContainerServiceOptions {
+  readonly nodeId: string;
+  readonly runtime: ContainerRuntime;
+  readonly replicas: NodeReplicas;
+  readonly clock: Clock;
+}
+
+interface OwnedContainer {
+  readonly status: RuntimeStatus;
+  readonly owner: ContainerOwner;
+}
+
+/** Logs, commands and states of this node's own containers, whoever asks: a tunnel or the agent's own service. */
+export class ContainerService {
+  constructor(private readonly options: ContainerServiceOptions) {}
+
+  /**
+   * Lines of a container, a replica or all replicas of a workload that are on this node (those that are here when the call begins),
+   * with a bookmark whenever nothing was written for 15 s. Ends when `signal` is aborted.
+   * @throws kind `notFound`, or `invalid` naming the field.
+   */
+  async *streamLogs(request: StreamLogsRequest, signal: AbortSignal): AsyncGenerator<LogEntry> {
+    const { clock } = this.options;
+    let last = { containerId: '', replicaId: '' };
+    const entries = await this.entriesOf(request, signal);
+    const filled = fillSilence(entries, BOOKMARK_INTERVAL_MS, clock, () => aBookmark(last, clock.wallTime()));
+    for await (const entry of filled) {
+      if (entry.sequence !== 0n) last = { containerId: entry.containerId, replicaId: entry.replicaId };
+      yield entry;
+    }
+  }
+
+  /**
+   * Runs a command to its end. An aborted signal ends it and its children.
+   * @throws kind `deadline` after the timeout, `precondition` when nothing runs there, `notFound`, `invalid`.
+   */
+  async execCommand(request: ExecCommandRequest, signal: AbortSignal): Promise<ExecCommandResponse> {
+    const { runtime } = this.options;
+    if (request.command.length === 0) throw new InvalidInputError([{ field: 'command', message: 'must not be empty' }]);
+    const { status, owner } = await this.runningTarget(request);
+    const timeoutMs = request.timeout === undefined ? EXEC_TIMEOUT_MS : durationMs(request.timeout);
+    const stdin = request.stdin.length > 0 ? { stdin: request.stdin } : {};
+    const output = new OutputCollector();
+    for await (const event of runtime.exec(status.containerId, { command: request.command, timeoutMs, ...stdin }, signal)) {
+      if (event.kind === 'output') output.add(event.stream, event.data);
+      else {
+        return create(ExecCommandResponseSchema, {
+          ...output.result(),
+          exitCode: event.exitCode,
+          containerId: status.containerId,
+          replicaId: owner.replicaId,
+        });
+      }
+    }
+    throw new CloudlessError('unavailable', 'the command was ended before it was done');
+  }
+
+  /** @throws kind `notFound`, or `invalid` for an id that means several containers. */
+  async getContainerStatus(request: GetContainerStatusRequest): Promise<ContainerStatus> {
+    if (request.containerId === '') throw new InvalidInputError([{ field: 'container_id', message: 'is required' }]);
+    return this.toStatus(await this.findContainer(request.containerId));
+  }
+
+  /** All containers of this node that are kept. */
+  async listContainers(): Promise<ListContainersResponse> {
+    const containers = await this.owned();
+    return create(ListContainersResponseSchema, { containers: containers.map((container) => this.toStatus(container)) });
+  }
+
+  private async entriesOf(request: StreamLogsRequest, signal: AbortSignal): Promise<AsyncIterable<LogEntry>> {
+    const wanted = toLogRequest(request);
+    if (request.containerId !== '') {
+      const { status, owner } = await this.findContainer(request.containerId);
+      return this.containerEntries(status.containerId, owner.replicaId, wanted, signal);
+    }
+    if (request.afterSequence > 0n) throw new InvalidInputError([{ field: 'after_sequence', message: 'needs container_id' }]);
+    const replicaIds = request.replicaId === '' ? await this.replicasOf(request) : [request.replicaId];
+    const sources = replicaIds.map((replicaId) => this.replicaEntries(replicaId, wanted, signal));
+    const [only] = sources;
+    if (sources.length === 1 && only !== undefined) return only;
+    return wanted.follow ? mergeByArrival(sources) : mergeSorted(sources, byTime);
+  }
+
+  private async *containerEntries(
+    containerId: RuntimeStatus['containerId'],
+    replicaId: string,
+    wanted: LogRequest,
+    signal: AbortSignal,
+  ): AsyncGenerator<LogEntry> {
+    for await (const line of this.options.runtime.logs(containerId, wanted, signal)) yield toLogEntry(line, { containerId, replicaId });
+  }
+
+  private async *replicaEntries(replicaId: string, wanted: LogRequest, signal: AbortSignal): AsyncGenerator<LogEntry> {
+    const { runtime, replicas, nodeId } = this.options;
+    if (replicas.find(replicaId) === undefined) throw new CloudlessError('notFound', `replica "${replicaId}" is not on node ${nodeId}`);
+    for await (const { containerId, line } of followReplica(replicaId, wanted, { runtime, replicas }, signal)) {
+      yield toLogEntry(line, { containerId, replicaId });
+    }
+  }
+
+  private async runningTarget(request: ExecCommandRequest): Promise<OwnedContainer> {
+    const { replicas, nodeId } = this.options;
+    if (request.containerId !== '') return this.findContainer(request.containerId);
+    if (request.replicaId !== '' && replicas.find(request.replicaId) === undefined) {
+      throw new CloudlessError('notFound', `replica "${request.replicaId}" is not on node ${nodeId}`);
+    }
+    const replicaIds = request.replicaId === '' ? await this.replicasOf(request) : [request.replicaId];
+    const running = (await this.owned())
+      .filter(({ status, owner }) => status.phase === 'running' && replicaIds.includes(owner.replicaId))
+      .sort((a, b) => a.owner.slot - b.owner.slot);
+    const [first] = running;
+    if (first !== undefined) return first;
+    const target = request.replicaId === '' ? `workload ${namespaceOf(request)}/${request.name}` : `replica ${request.replicaId}`;
+    throw new CloudlessError('precondition', `${target} has no running container on node ${nodeId}`);
+  }
+
+  /** @throws kind `invalid` when the request has no target, `notFound` when no replica of the workload is here. */
+  private async replicasOf(request: { readonly namespace: string; readonly name: string }): Promise<readonly string[]> {
+    if (request.name === '') {
+      throw new InvalidInputError([{ field: 'container_id', message: 'is required, or replica_id, or the name of a workload' }]);
+    }
+    const namespace = namespaceOf(request);
+    const { replicas, nodeId } = this.options;
+    const ids = new Set<string>();
+    for (const runner of replicas.all()) {
+      const start = runner.startOrder?.order;
+      if (start?.case !== 'start' || start.value.workload !== request.name || namespaceOf(start.value) !== namespace) continue;
+      ids.add(runner.current.replicaId);
+    }
+    for (const { owner } of await this.owned()) {
+      if (owner.workload === request.name && namespaceOf(owner) === namespace && replicas.find(owner.replicaId) !== undefined) ids.add(owner.replicaId);
+    }
+    if (ids.size > 0) return [...ids].sort();
+    throw new CloudlessError('notFound', `workload ${namespace}/${request.name} has no replica on node ${nodeId}`);
+  }
+
+  private async findContainer(idOrPrefix: string): Promise<OwnedContainer> {
+    const { nodeId } = this.options;
+    if (idOrPrefix.length < MIN_PREFIX) {
+      throw new InvalidInputError([{ field: 'container_id', message: `must be 64 hex digits, or a unique prefix of ${MIN_PREFIX} or more` }]);
+    }
+    const found = (await this.owned()).filter(({ status }) => status.containerId.startsWith(idOrPrefix));
+    const [first] = found;
+    const short = idOrPrefix.length > MIN_PREFIX ? `${idOrPrefix.slice(0, MIN_PREFIX)}…` : idOrPrefix;
+    if (first === undefined) throw new CloudlessError('notFound', `container "${short}" is not on node ${nodeId}`);
+    if (found.length === 1) return first;
+    throw new InvalidInputError([{ field: 'container_id', message: `"${short}" is the beginning of ${found.length} containers; give more digits` }]);
+  }
+
+  private async owned(): Promise<readonly OwnedContainer[]> {
+    const { runtime, replicas } = this.options;
+    return (await runtime.list()).flatMap((status) => {
+      const owner = replicas.ownerOf(status);
+      return owner === undefined ? [] : [{ status, owner }];
+    });
+  }
+
+  private toStatus({ status, owner }: OwnedContainer): ContainerStatus {
+    return create(ContainerStatusSchema, {
+      containerId: status.containerId,
+      replicaId: owner.replicaId,
+      namespace: owner.namespace,
+      workload: owner.workload,
+      nodeId: this.options.nodeId,
+      state: status.phase === 'running' ? ContainerStatus_State.RUNNING : ContainerStatus_State.EXITED,
+      pid: status.pid ?? 0,
+      startedAt: timestampFromMs(status.startedAtMs),
+      ...(status.finishedAtMs === undefined ? {} : { finishedAt: timestampFromMs(status.finishedAtMs) }),
+      ...(status.exitCode === undefined ? {} : { exitCode: status.exitCode }),
+      reason: status.reason ?? '',
+      runtime: this.options.runtime.name,
+    });
+  }
+}
+
+function toLogRequest(request: StreamLogsRequest): LogRequest {
+  const streams = request.streams.map((stream) => (stream === OutputStream.STDERR ? ('stderr' as const) : ('stdout' as const)));
+  return {
+    follow: request.follow,
+    ...(request.tailLines === undefined ? {} : { tailLines: request.tailLines }),
+    ...(request.since === undefined ? {} : { sinceMs: timestampMs(request.since) }),
+    ...(request.afterSequence > 0n ? { afterSequence: request.afterSequence } : {}),
+    ...(streams.length > 0 ? { streams } : {}),
+  };
+}
+
+function byTime(a: LogEntry, b: LogEntry): number {
+  return (a.time === undefined ? 0 : timestampMs(a.time)) - (b.time === undefined ? 0 : timestampMs(b.time));
+}

@@ -1,0 +1,50 @@
+import type { LogStream } from '@cloudless/runtime';
+import { decodeOutput } from './log-entry.js';
+
+/** Most that is kept of each stream of a command, bytes. */
+export const MAX_OUTPUT_BYTES = 1024 * 1024;
+
+/** Collects what a command writes, up to {@link MAX_OUTPUT_BYTES} per stream; the rest is read and dropped. */
+export class OutputCollector {
+  private readonly chunks: Record<LogStream, Uint8Array[]> = { stdout: [], stderr: [] };
+  private readonly sizes: Record<LogStream, number> = { stdout: 0, stderr: 0 };
+  private truncated = false;
+
+  add(stream: LogStream, data: Uint8Array): void {
+    const kept = data.slice(0, MAX_OUTPUT_BYTES - this.sizes[stream]);
+    if (kept.length < data.length) this.truncated = true;
+    if (kept.length === 0) return;
+    this.chunks[stream].push(kept);
+    this.sizes[stream] += kept.length;
+  }
+
+  /** As the fields of `ExecCommandResponse`. */
+  result(): {
+    readonly stdout: string;
+    readonly stderr: string;
+    readonly truncated: boolean;
+    readonly stdoutRaw?: Uint8Array<ArrayBuffer>;
+    readonly stderrRaw?: Uint8Array<ArrayBuffer>;
+  } {
+    const stdout = this.joined('stdout');
+    const stderr = this.joined('stderr');
+    const shown = { stdout: decodeOutput(stdout), stderr: decodeOutput(stderr) };
+    return {
+      stdout: shown.stdout.text,
+      stderr: shown.stderr.text,
+      truncated: this.truncated,
+      ...(shown.stdout.raw === undefined ? {} : { stdoutRaw: stdout }),
+      ...(shown.stderr.raw === undefined ? {} : { stderrRaw: stderr }),
+    };
+  }
+
+  private joined(stream: LogStream): Uint8Array<ArrayBuffer> {
+    const whole = new Uint8Array(this.sizes[stream]);
+    let offset = 0;
+    for (const chunk of this.chunks[stream]) {
+      whole.set(chunk, offset);
+      offset += chunk.length;
+    }
+    return whole;
+  }
+}

@@ -1,0 +1,269 @@
+import { create } from '@bufbuild/protobuf';
+import { durationMs, type Duration } from '@bufbuild/protobuf/wkt';
+import {
+  backoffDelayMs,
+  CloudlessError,
+  errorFields,
+  errorKindOf,
+  errorMessageOf,
+  sleep,
+  type BackoffPolicy,
+  type Clock,
+  type ErrorKind,
+  type Log,
+  type Random,
+} from '@cloudless/base';
+import {
+  EnrollNodeRequestSchema,
+  type AgentMessage,
+  type CoordinatorMessage,
+  type OpenTunnel,
+  type Order,
+  type TunnelRefused,
+  type Welcome,
+} from '@cloudless/api';
+import type { IdentityKeeper } from '../identity-keeper.js';
+import type { NodeWatch } from '../node-watch.js';
+import type { NodeReplicas } from '../replica/node-replicas.js';
+import type { CoordinatorConnection, CoordinatorTransport } from './coordinator-transport.js';
+import { toInventory } from './inventory.js';
+import { Liveness, type LivenessTimes } from './liveness.js';
+import { PROTOCOL_MAX, PROTOCOL_MIN, toHello, type NodeDescription } from './node-description.js';
+import { SessionOutbox } from './session-outbox.js';
+
+/** Needs of a {@link SessionClient}. */
+export interface SessionClientOptions {
+  readonly transport: CoordinatorTransport;
+  /** Coordinators, tried in turn; at least one. */
+  readonly addresses: readonly string[];
+  readonly identity: IdentityKeeper;
+  readonly replicas: NodeReplicas;
+  readonly watch: NodeWatch;
+  readonly node: () => NodeDescription;
+  readonly bootId: string;
+  readonly capabilities: () => readonly string[];
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly log: Log;
+  /** What an operator runs to make this agent forget its cluster; part of the message that refuses another one. */
+  readonly resetCommand: string;
+  /** Serves a tunnel, or says why not. */
+  readonly openTunnel: (request: OpenTunnel, address: string) => TunnelRefused | undefined;
+}
+
+/** Short at first, so that a coordinator's restart is bridged well inside the lease of 3 s. */
+const RECONNECT: BackoffPolicy = { firstMs: 50, maxMs: 1_000, jitter: 0.5 };
+/** Until a Welcome says otherwise. */
+const DEFAULT_TIMES: LivenessTimes = { pingIntervalMs: 900, leaseMs: 3_000 };
+const DEFAULT_USAGE_INTERVAL_MS = 10_000;
+/** A coordinator that accepts a connection and then does not answer is left after this. */
+const ANSWER_TIMEOUT_MS = 5_000;
+/** A Goodbye that nobody takes must not hold up the end of the agent. */
+const GOODBYE_TIMEOUT_MS = 500;
+/** Orders that are being written to disk at a time; reading goes on when one is done. */
+const MAX_ORDERS_IN_FLIGHT = 32;
+/** Failures that time does not heal. */
+const NEEDS_SOMEONE: readonly ErrorKind[] = ['invalid', 'denied', 'precondition', 'unauthenticated', 'unimplemented', 'exists'];
+
+/** Keeps a session with one of the coordinators, for ever. Losing it stops no work. */
+export class SessionClient {
+  private outbox: SessionOutbox | undefined;
+  private readonly lastFailure = new Map<string, string>();
+  private unknownThere = false;
+
+  constructor(private readonly options: SessionClientOptions) {}
+
+  /** Whether a coordinator has welcomed this agent and the session stands. */
+  get connected(): boolean {
+    return this.outbox !== undefined;
+  }
+
+  /** Sends the usage now, if there is a session. */
+  sendUsage(): void {
+    const usage = this.options.watch.usage;
+    if (usage !== undefined) this.outbox?.sendUsage(usage);
+  }
+
+  /** Runs until aborted; then says Goodbye. */
+  async run(signal: AbortSignal): Promise<void> {
+    const { addresses, clock, random } = this.options;
+    let failures = 0;
+    let turn = 0;
+    while (!signal.aborted) {
+      const address = addresses[turn % addresses.length] ?? '';
+      const attempt = { welcomed: false };
+      try {
+        await this.session(address, attempt, signal);
+        if (!signal.aborted) this.failed(address, new CloudlessError('unavailable', 'the coordinator ended the session'));
+      } catch (reason) {
+        if (!signal.aborted) this.failed(address, reason);
+      }
+      failures = attempt.welcomed ? 1 : failures + 1;
+      if (!attempt.welcomed) turn += 1;
+      await sleep(clock, backoffDelayMs(RECONNECT, failures, random), signal).catch(() => undefined);
+    }
+  }
+
+  private async session(address: string, attempt: { welcomed: boolean }, signal: AbortSignal): Promise<void> {
+    const { transport, clock, replicas, identity } = this.options;
+    const dialing = new AbortController();
+    let failure: CloudlessError | undefined;
+    const give = (reason: CloudlessError): void => {
+      failure ??= reason;
+      dialing.abort(reason);
+    };
+    const answer = clock.setTimer(ANSWER_TIMEOUT_MS, () => give(new CloudlessError('unavailable', `no answer within ${ANSWER_TIMEOUT_MS} ms`)));
+    const stopDialing = (): void => give(new CloudlessError('unavailable', 'the agent stops'));
+    signal.addEventListener('abort', stopDialing, { once: true });
+    let connection: CoordinatorConnection | undefined;
+    let liveness: Liveness | undefined;
+    const outbox = new SessionOutbox(
+      () => this.firstMessages(),
+      (replicaId) => replicas.reportOf(replicaId),
+    );
+    const sayGoodbye = (): void => {
+      outbox.sayGoodbye('the agent stops');
+      clock.setTimer(GOODBYE_TIMEOUT_MS, () => connection?.close());
+    };
+    const unlisten = replicas.listen({
+      changed: (replicaId) => outbox.reportChanged(replicaId),
+      refused: (refusal) => outbox.refuseOrder(refusal),
+      gone: (report) => outbox.reportGone(report),
+    });
+    try {
+      const open = await transport.connect(address, dialing.signal);
+      connection = open;
+      if (failure !== undefined) throw failure;
+      dialing.signal.addEventListener('abort', () => open.close(), { once: true });
+      liveness = new Liveness(open, clock, DEFAULT_TIMES, give);
+      if (identity.current.clusterId === undefined || this.unknownThere) await this.enroll(open);
+      for await (const message of open.openSession(outbox)) {
+        if (message.message.case === 'welcome') {
+          answer.cancel();
+          signal.removeEventListener('abort', stopDialing);
+          if (signal.aborted) sayGoodbye();
+          else signal.addEventListener('abort', sayGoodbye, { once: true });
+          await this.welcome(message.message.value, address, outbox, liveness);
+          attempt.welcomed = true;
+        } else {
+          if (!attempt.welcomed) throw new CloudlessError('invalid', 'the coordinator did not begin with a Welcome');
+          await this.take(message, address, outbox);
+        }
+      }
+      if (failure !== undefined) throw failure;
+    } catch (reason) {
+      if (errorKindOf(reason) === 'notFound') this.unknownThere = true;
+      throw failure ?? reason;
+    } finally {
+      answer.cancel();
+      signal.removeEventListener('abort', stopDialing);
+      signal.removeEventListener('abort', sayGoodbye);
+      unlisten();
+      liveness?.stop();
+      outbox.end();
+      if (this.outbox === outbox) this.outbox = undefined;
+      connection?.close();
+    }
+  }
+
+  private *firstMessages(): Generator<AgentMessage['message']> {
+    const { node, identity, bootId, capabilities, watch, replicas } = this.options;
+    yield {
+      case: 'hello',
+      value: toHello(node(), identity.current, { bootId, capabilities: capabilities(), conditions: watch.conditions }),
+    };
+    for (const value of toInventory(replicas.reports())) yield { case: 'inventory', value };
+  }
+
+  private async enroll(connection: CoordinatorConnection): Promise<void> {
+    const { identity, log } = this.options;
+    const { nodeId, instanceId } = identity.current;
+    const { clusterId } = await connection.enroll(create(EnrollNodeRequestSchema, { nodeId, instanceId }));
+    if (clusterId === '') throw new CloudlessError('invalid', 'the coordinator names no cluster');
+    this.requireOwnCluster(clusterId);
+    if (identity.current.clusterId === undefined) await identity.join(clusterId);
+    this.unknownThere = false;
+    log.info('node enrolled', { clusterId });
+  }
+
+  private async welcome(welcome: Welcome, address: string, outbox: SessionOutbox, liveness: Liveness): Promise<void> {
+    const { identity, log } = this.options;
+    const { clusterId, epoch, protocol } = welcome;
+    this.requireOwnCluster(clusterId);
+    if (protocol < PROTOCOL_MIN || protocol > PROTOCOL_MAX) {
+      throw new CloudlessError('unimplemented', `the coordinator speaks session protocol ${protocol}, this agent ${PROTOCOL_MIN} to ${PROTOCOL_MAX}`);
+    }
+    if (epoch < identity.current.highestEpoch) {
+      log.warn('coordinator is of an older epoch: its orders are refused', { epoch, heldEpoch: identity.current.highestEpoch });
+    }
+    await identity.raiseEpoch(epoch);
+    liveness.use({
+      pingIntervalMs: positiveMs(welcome.pingInterval, DEFAULT_TIMES.pingIntervalMs),
+      leaseMs: positiveMs(welcome.lease, DEFAULT_TIMES.leaseMs),
+    });
+    this.outbox = outbox;
+    this.lastFailure.clear();
+    log.info('session established', { coordinator: address, clusterId, epoch });
+    this.sendUsage();
+    this.sendUsageEvery(positiveMs(welcome.usageInterval, DEFAULT_USAGE_INTERVAL_MS), outbox);
+  }
+
+  private sendUsageEvery(intervalMs: number, outbox: SessionOutbox): void {
+    this.options.clock.setTimer(intervalMs, () => {
+      if (this.outbox !== outbox) return;
+      this.sendUsage();
+      this.sendUsageEvery(intervalMs, outbox);
+    });
+  }
+
+  private readonly inFlight = new Set<Promise<void>>();
+
+  private async take({ message }: CoordinatorMessage, address: string, outbox: SessionOutbox): Promise<void> {
+    if (message.case === 'order') {
+      this.begin(message.value);
+      if (this.inFlight.size >= MAX_ORDERS_IN_FLIGHT) await Promise.race(this.inFlight);
+    } else if (message.case === 'openTunnel') {
+      const refusal = this.options.openTunnel(message.value, address);
+      if (refusal !== undefined) outbox.refuseTunnel(refusal);
+    } else {
+      this.options.log.debug('message of an unknown kind ignored');
+    }
+  }
+
+  private begin(order: Order): void {
+    const handled = this.options.replicas
+      .handle(order)
+      .catch((reason: unknown) => {
+        this.options.log.error('order failed', { replicaId: order.replicaId, revision: order.orderRevision, ...errorFields(reason) });
+      })
+      .finally(() => this.inFlight.delete(handled));
+    this.inFlight.add(handled);
+  }
+
+  private requireOwnCluster(clusterId: string): void {
+    const { identity, resetCommand } = this.options;
+    const own = identity.current.clusterId;
+    if (own === undefined || own === clusterId) return;
+    throw new CloudlessError(
+      'precondition',
+      `this agent belongs to cluster ${own}, and the coordinator is of cluster ${clusterId}; to make the agent forget its cluster and ` +
+        `what it runs, stop it and run: ${resetCommand}`,
+    );
+  }
+
+  /** Says a failure once, until something changes. */
+  private failed(address: string, reason: unknown): void {
+    const { log } = this.options;
+    const text = errorMessageOf(reason);
+    const fields = { coordinator: address, ...errorFields(reason) };
+    if (this.lastFailure.get(address) === text) return log.debug('still no session', fields);
+    this.lastFailure.set(address, text);
+    if (NEEDS_SOMEONE.includes(errorKindOf(reason))) log.error('no session: the coordinator and this agent do not fit', fields);
+    else log.warn('no session; what runs goes on', fields);
+  }
+}
+
+function positiveMs(duration: Duration | undefined, otherwise: number): number {
+  const ms = duration === undefined ? 0 : durationMs(duration);
+  return ms > 0 ? ms : otherwise;
+}

@@ -1,0 +1,220 @@
+import { clone, create } from '@bufbuild/protobuf';
+import { timestampMs } from '@bufbuild/protobuf/wkt';
+import {
+  ContainerStatus_State as ContainerState,
+  ContainerStatusSchema,
+  ExecCommandRequestSchema,
+  ListContainersResponseSchema,
+  LogEntrySchema,
+  StreamLogsRequestSchema,
+  type ContainerStatus,
+  type ExecCommandRequest,
+  type ExecCommandResponse,
+  type GetContainerStatusRequest,
+  type ListContainersResponse,
+  type LogEntry,
+  type StreamLogsRequest,
+} from '@cloudless/api';
+import type { ReplicaRecord } from '@cloudless/api/store';
+import { CloudlessError, InvalidInputError, errorFields, errorKindOf, sleep } from '@cloudless/base';
+import { isLive } from '@cloudless/cluster-state';
+import type { HandlerContext } from '@connectrpc/connect';
+import { DirtyKeys } from './changes.js';
+import type { ApiServerDeps } from './ports.js';
+import { findContainer, resolveTarget, runningReplica, type Target } from './targets.js';
+import type { TunnelHub } from './tunnels.js';
+
+/** Between two tries to reach the agent of a followed replica again. */
+const REDIAL_MS = 250;
+/** Lines of one replica that wait for the reader of a merged stream. */
+const MAX_WAITING_LINES = 256;
+
+/** Logs, exec and container status, by way of the agents' tunnels. */
+export class StreamHandlers {
+  constructor(
+    private readonly deps: ApiServerDeps,
+    private readonly tunnels: TunnelHub,
+  ) {}
+
+  async *streamLogs(request: StreamLogsRequest, { signal }: HandlerContext): AsyncGenerator<LogEntry> {
+    const target = resolveTarget(this.deps.state.view(), request);
+    if (request.afterSequence > 0n && target.kind !== 'container') {
+      throw new InvalidInputError([{ field: 'after_sequence', message: 'needs container_id: sequence numbers count within one container' }]);
+    }
+    if (target.kind !== 'workload') yield* this.replicaLogs(target, request, signal);
+    else if (request.follow) yield* this.followWorkload(target.uid, request, signal);
+    else yield* this.workloadLogs(target.uid, request, signal);
+  }
+
+  async execCommand(request: ExecCommandRequest, { signal }: HandlerContext): Promise<ExecCommandResponse> {
+    const view = this.deps.state.view();
+    const target = resolveTarget(view, request);
+    const replica = target.kind === 'workload' ? runningReplica(view, target) : target.replica;
+    const containerId = target.kind === 'container' ? target.containerId : replica.containerId;
+    if (containerId === '') throw new CloudlessError('precondition', `replica "${replica.id}" has no running container`);
+    const value = Object.assign(clone(ExecCommandRequestSchema, request), { containerId, replicaId: '', namespace: '', name: '' });
+    for await (const { frame } of this.tunnels.open(replica.nodeId, { case: 'exec', value }, signal)) {
+      if (frame.case === 'exec') return frame.value;
+    }
+    throw new CloudlessError('unavailable', `node "${replica.nodeId}" ended the call without a result`);
+  }
+
+  async getContainerStatus(request: GetContainerStatusRequest, { signal }: HandlerContext): Promise<ContainerStatus> {
+    const { containerId, replica } = findContainer(this.deps.state.view(), request.containerId);
+    const value = Object.assign(request, { containerId });
+    for await (const { frame } of this.tunnels.open(replica.nodeId, { case: 'status', value }, signal)) {
+      if (frame.case === 'status') return frame.value;
+    }
+    throw new CloudlessError('unavailable', `node "${replica.nodeId}" ended the call without a result`);
+  }
+
+  /** The current container of each replica, from what the agents last reported. */
+  listContainers(): ListContainersResponse {
+    const view = this.deps.state.view();
+    const containers = [...view.replicas()]
+      .map(({ value }) => value)
+      .filter(({ containerId, lost }) => containerId !== '' && !lost)
+      .sort((a, b) => (a.id < b.id ? -1 : 1))
+      .map((replica) => {
+        const workload = view.workload(replica.uid)?.value;
+        return create(ContainerStatusSchema, {
+          containerId: replica.containerId,
+          replicaId: replica.id,
+          namespace: workload?.namespace ?? '',
+          workload: workload?.name ?? '',
+          nodeId: replica.nodeId,
+          state: isLive(replica) ? ContainerState.RUNNING : ContainerState.EXITED,
+          reason: replica.reason,
+          ...(isLive(replica) || replica.lastExitCode === undefined ? {} : { exitCode: replica.lastExitCode }),
+        });
+      });
+    return create(ListContainersResponseSchema, { containers });
+  }
+
+  /**
+   * The lines of one replica or container. A followed one goes on when its agent was away for a while: lines that were
+   * shown are not shown again.
+   */
+  private async *replicaLogs(target: Exclude<Target, { kind: 'workload' }>, request: StreamLogsRequest, signal: AbortSignal): AsyncGenerator<LogEntry> {
+    const { state, clock } = this.deps;
+    const shown = new Map<string, bigint>();
+    const { id, nodeId } = target.replica;
+    for (let attempt = 0; !signal.aborted; attempt += 1) {
+      const value = clone(StreamLogsRequestSchema, request);
+      Object.assign(value, { name: '', namespace: '', containerId: '', replicaId: '' });
+      if (target.kind === 'container') value.containerId = target.containerId;
+      else value.replicaId = id;
+      if (attempt > 0) delete value.tailLines;
+      try {
+        if (nodeId === '') throw new CloudlessError('precondition', `replica "${id}" has no node yet`);
+        for await (const { frame } of this.tunnels.open(nodeId, { case: 'logs', value }, signal)) {
+          if (frame.case !== 'log') continue;
+          const { containerId, sequence } = frame.value;
+          if (sequence > 0n && sequence <= (shown.get(containerId) ?? 0n)) continue;
+          if (sequence > 0n) shown.set(containerId, sequence);
+          yield frame.value;
+        }
+        return;
+      } catch (reason) {
+        const gone = state.view().replica(id) === undefined;
+        if (signal.aborted || !request.follow || errorKindOf(reason) !== 'unavailable' || gone) throw reason;
+        await sleep(clock, REDIAL_MS, signal).catch(() => undefined);
+      }
+    }
+  }
+
+  /** All replicas that have lines, merged by time. */
+  private async *workloadLogs(uid: string, request: StreamLogsRequest, signal: AbortSignal): AsyncGenerator<LogEntry> {
+    const replicas = [...this.deps.state.view().replicasOf(uid)].map(({ value }) => value).filter(hasLogs);
+    const streams = replicas.map((replica) => this.replicaLogs({ kind: 'replica', replica }, request, signal));
+    const heads = await Promise.all(streams.map((stream) => stream.next()));
+    try {
+      for (;;) {
+        const next = earliest(heads);
+        if (next < 0) return;
+        const head = heads[next];
+        const stream = streams[next];
+        if (head === undefined || stream === undefined || head.done === true) return;
+        yield head.value;
+        heads[next] = await stream.next();
+      }
+    } finally {
+      await Promise.all(streams.map((stream) => stream.return(undefined)));
+    }
+  }
+
+  /** All replicas, and those that come later, in the order in which their lines arrive. Ends when the workload is gone. */
+  private async *followWorkload(uid: string, request: StreamLogsRequest, signal: AbortSignal): AsyncGenerator<LogEntry> {
+    const { state, clock, log } = this.deps;
+    const dirty = new DirtyKeys();
+    const lines: LogEntry[] = [];
+    const attached = new Set<string>();
+    const stopping = new AbortController();
+    const stop = (): void => stopping.abort();
+    signal.addEventListener('abort', stop, { once: true });
+    let room = (): void => undefined;
+    const pump = async (replica: ReplicaRecord, firstAttach: boolean): Promise<void> => {
+      const wanted = clone(StreamLogsRequestSchema, request);
+      if (!firstAttach) delete wanted.tailLines;
+      try {
+        for await (const entry of this.replicaLogs({ kind: 'replica', replica }, wanted, stopping.signal)) {
+          if (entry.sequence === 0n) continue;
+          while (lines.length >= MAX_WAITING_LINES && !stopping.signal.aborted) await new Promise<void>((resolve) => (room = resolve));
+          lines.push(entry);
+          dirty.mark('lines');
+        }
+      } catch (reason) {
+        if (!stopping.signal.aborted) log.debug('log stream of a replica ended', { replicaId: replica.id, ...errorFields(reason) });
+      }
+    };
+    const attach = (firstAttach: boolean): void => {
+      for (const { value } of state.view().replicasOf(uid)) {
+        if (attached.has(value.id) || !hasLogs(value)) continue;
+        attached.add(value.id);
+        void pump(value, firstAttach);
+      }
+    };
+    const unsubscribe = state.subscribe((changes) => {
+      const about = changes.some(
+        ({ kind, id, before, after }) =>
+          (kind === 'workload' && id === uid) || (kind === 'replica' && ((after ?? before) as ReplicaRecord).uid === uid),
+      );
+      if (about) dirty.mark('replicas');
+    });
+    try {
+      attach(true);
+      for (let keys = await dirty.next(clock, signal); keys !== undefined; keys = await dirty.next(clock, signal)) {
+        if (keys.length === 0) yield create(LogEntrySchema);
+        attach(false);
+        for (let entry = lines.shift(); entry !== undefined; entry = lines.shift()) {
+          yield entry;
+          room();
+        }
+        if (state.view().workload(uid) === undefined) return;
+      }
+    } finally {
+      unsubscribe();
+      signal.removeEventListener('abort', stop);
+      stopping.abort();
+      room();
+    }
+  }
+}
+
+function hasLogs(replica: ReplicaRecord): boolean {
+  return replica.nodeId !== '' && replica.containerId !== '' && !replica.lost;
+}
+
+/** Index of the stream whose next line is the oldest; -1 when all have ended. */
+function earliest(heads: readonly IteratorResult<LogEntry, unknown>[]): number {
+  let best = -1;
+  let bestMs = Number.POSITIVE_INFINITY;
+  for (const [index, head] of heads.entries()) {
+    if (head.done === true) continue;
+    const at = head.value.time === undefined ? 0 : timestampMs(head.value.time);
+    if (at >= bestMs && best >= 0) continue;
+    best = index;
+    bestMs = at;
+  }
+  return best;
+}

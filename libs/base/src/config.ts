@@ -1,0 +1,117 @@
+import { InvalidInputError, type Violation } from './errors.js';
+
+/** A value that could be read, or what is wrong with it, for people. */
+export type Parsed<Value> = { readonly value: Value } | { readonly problem: string };
+
+/** One setting: how its text or JSON value is read, and what it is when nobody sets it. */
+export interface ConfigField<Value> {
+  readonly parse: (raw: unknown) => Parsed<Value>;
+  readonly fallback: Value;
+}
+
+/** Settings from one place. Later layers win over earlier ones. */
+export interface ConfigLayer {
+  /** What messages call the place: `cloudless.yaml`, `environment`, `command line`. */
+  readonly source: string;
+  readonly values: Readonly<Record<string, unknown>>;
+  /** What this place calls a setting, for messages. Default: the key itself. */
+  readonly nameOf?: (key: string) => string;
+}
+
+/** A setting per key of the result. */
+export type ConfigFields<Config> = { readonly [Key in keyof Config]: ConfigField<Config[Key]> };
+
+/**
+ * Reads settings once, at the start of a program: defaults, then each layer over them.
+ * @throws {@link InvalidInputError} listing every unknown key and unreadable value with its place.
+ */
+export function parseConfig<Config extends object>(fields: ConfigFields<Config>, layers: readonly ConfigLayer[]): Config {
+  const problems: Violation[] = [];
+  const keys = Object.keys(fields) as (keyof Config & string)[];
+  const config = Object.fromEntries(keys.map((key) => [key, fields[key].fallback])) as Config;
+  for (const { source, values, nameOf = (key: string): string => key } of layers) {
+    for (const [key, raw] of Object.entries(values)) {
+      if (raw === undefined) continue;
+      const known = keys.find((name) => name === key);
+      if (known === undefined) {
+        problems.push({ field: `${source}: ${nameOf(key)}`, message: `is no setting; there are ${keys.join(', ')}` });
+        continue;
+      }
+      const parsed = fields[known].parse(raw);
+      if ('problem' in parsed) problems.push({ field: `${source}: ${nameOf(key)}`, message: parsed.problem });
+      else config[known] = parsed.value;
+    }
+  }
+  if (problems.length > 0) throw new InvalidInputError(problems);
+  return config;
+}
+
+/** Any text, or text of a form that `expected` describes. */
+export function textField<Fallback extends string | undefined>(
+  fallback: Fallback,
+  form?: { readonly pattern: RegExp; readonly expected: string },
+): ConfigField<string | Fallback> {
+  return {
+    fallback,
+    parse: (raw) => {
+      if (typeof raw !== 'string') return { problem: 'must be text' };
+      if (form !== undefined && !form.pattern.test(raw)) return { problem: `"${raw}" must be ${form.expected}` };
+      return { value: raw };
+    },
+  };
+}
+
+/** A whole number from `min` to `max`, as a number or as digits. */
+export function wholeNumberField(fallback: number, min: number, max: number): ConfigField<number> {
+  return {
+    fallback,
+    parse: (raw) => {
+      const value = typeof raw === 'string' && /^-?\d+$/.test(raw.trim()) ? Number(raw) : raw;
+      if (typeof value !== 'number' || !Number.isInteger(value) || value < min || value > max) {
+        return { problem: `"${String(raw)}" must be a whole number from ${min} to ${max}` };
+      }
+      return { value };
+    },
+  };
+}
+
+/** One of several words. */
+export function oneOfField<Word extends string>(fallback: Word, words: readonly Word[]): ConfigField<Word> {
+  return {
+    fallback,
+    parse: (raw) => {
+      const word = words.find((known) => known === raw);
+      if (word === undefined) return { problem: `"${String(raw)}" must be one of ${words.join(', ')}` };
+      return { value: word };
+    },
+  };
+}
+
+/** `true` or `false`, also as text. */
+export function switchField(fallback: boolean): ConfigField<boolean> {
+  return {
+    fallback,
+    parse: (raw) => {
+      if (raw === true || raw === 'true') return { value: true };
+      if (raw === false || raw === 'false') return { value: false };
+      return { problem: `"${String(raw)}" must be true or false` };
+    },
+  };
+}
+
+const DURATION_UNITS: Readonly<Record<string, number>> = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000 };
+
+/** A duration such as `250ms`, `3s` or `1m30s`, in milliseconds. */
+export function durationField(fallbackMs: number, minMs: number, maxMs: number): ConfigField<number> {
+  return {
+    fallback: fallbackMs,
+    parse: (raw) => {
+      const parts = typeof raw === 'string' && /^(\d+(ms|s|m|h))+$/.test(raw) ? [...raw.matchAll(/(\d+)(ms|s|m|h)/g)] : [];
+      const value = parts.reduce((sum, [, count, unit]) => sum + Number(count) * (DURATION_UNITS[unit ?? ''] ?? 0), 0);
+      if (parts.length === 0 || value < minMs || value > maxMs) {
+        return { problem: `"${String(raw)}" must be a duration such as 250ms, 3s or 1m30s, from ${minMs} ms to ${maxMs} ms` };
+      }
+      return { value };
+    },
+  };
+}

@@ -1,0 +1,118 @@
+import { readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import {
+  detectCgroupLayout,
+  locateCgroup,
+  parseCfsQuota,
+  parseCgroupMounts,
+  parseCpuMax,
+  parseCpuStat,
+  parseCpuacctUsage,
+  parseMemoryLimitInBytes,
+  parseMemoryMax,
+  parseMemoryStat,
+  parseMemoryUsage,
+  parseProcCgroup,
+  quotaToMillis,
+  workingSetBytes,
+  type CgroupLayout,
+  type CgroupLocation,
+  type CpuQuota,
+} from '@cloudless/cgroup-stats';
+import { isAbsent } from './host-machine.js';
+
+/** A limit, and the group that sets it: this process's own, or one above it. */
+export interface SetBy<Limit> {
+  readonly limit: Limit;
+  readonly version: 1 | 2;
+  readonly directory: string;
+}
+
+/** The files of the groups this process is in. What a kernel does not have is undefined; what it has and cannot be read as documented throws. */
+export interface GroupFiles {
+  readonly layout: CgroupLayout;
+  /** The lowest quota on the way up; undefined when there is none. */
+  cpuQuota(): Promise<SetBy<CpuQuota> | undefined>;
+  /** The lowest memory limit on the way up, bytes; undefined when there is none. */
+  memoryLimit(): Promise<SetBy<number> | undefined>;
+  /** CPU time of the group that sets the quota, nanoseconds. */
+  cpuUsageNsec(quota: SetBy<CpuQuota>): Promise<bigint | undefined>;
+  /** Memory of the group that sets the limit, without page cache that can be dropped. */
+  memoryUsedBytes(limit: SetBy<number>): Promise<number | undefined>;
+}
+
+/** Finds the groups of this process anew; they are few small files. */
+export async function openGroupFiles(procRoot: string, sysRoot: string): Promise<GroupFiles> {
+  const mounts = parseCgroupMounts((await textOf(join(procRoot, 'self/mountinfo'))) ?? '');
+  const memberships = parseProcCgroup((await textOf(join(procRoot, 'self/cgroup'))) ?? '');
+  const locate = (controller: string): CgroupLocation | undefined => {
+    const found = locateCgroup(mounts, memberships, controller);
+    return found && { ...found, directories: found.directories.map((directory) => underRoot(directory, sysRoot)) };
+  };
+  return {
+    layout: detectCgroupLayout(mounts),
+    cpuQuota: () => lowest(locate('cpu'), quotaIn, quotaToMillis),
+    memoryLimit: () => lowest(locate('memory'), limitIn, (bytes) => bytes),
+    async cpuUsageNsec({ version, directory }) {
+      if (version === 2) return (await parsed(join(directory, 'cpu.stat'), parseCpuStat))?.usageNsec;
+      // Where cpuacct is not mounted together with cpu, the own group of this process has to do.
+      const accounting = [directory, ...(locate('cpuacct')?.directories ?? [])];
+      for (const candidate of accounting) {
+        const usage = await parsed(join(candidate, 'cpuacct.usage'), parseCpuacctUsage);
+        if (usage !== undefined) return usage.usageNsec;
+      }
+      return undefined;
+    },
+    async memoryUsedBytes({ version, directory }) {
+      const usage = await parsed(join(directory, version === 2 ? 'memory.current' : 'memory.usage_in_bytes'), parseMemoryUsage);
+      const stat = await parsed(join(directory, 'memory.stat'), parseMemoryStat);
+      return usage === undefined ? undefined : workingSetBytes(usage, stat ?? { inactiveFileBytes: 0 });
+    },
+  };
+}
+
+async function lowest<Limit>(
+  location: CgroupLocation | undefined,
+  readIn: (directory: string, version: 1 | 2) => Promise<Limit | undefined>,
+  weigh: (limit: Limit) => number,
+): Promise<SetBy<Limit> | undefined> {
+  let found: SetBy<Limit> | undefined;
+  for (const directory of location?.directories ?? []) {
+    const version = location?.version ?? 2;
+    const limit = await readIn(directory, version);
+    if (limit !== undefined && (found === undefined || weigh(limit) < weigh(found.limit))) found = { limit, version, directory };
+  }
+  return found;
+}
+
+async function quotaIn(directory: string, version: 1 | 2): Promise<CpuQuota | undefined> {
+  if (version === 2) return parsed(join(directory, 'cpu.max'), parseCpuMax);
+  const period = await textOf(join(directory, 'cpu.cfs_period_us'));
+  return period === undefined ? undefined : parsed(join(directory, 'cpu.cfs_quota_us'), (quota) => parseCfsQuota(quota, period));
+}
+
+function limitIn(directory: string, version: 1 | 2): Promise<number | undefined> {
+  return version === 2
+    ? parsed(join(directory, 'memory.max'), parseMemoryMax)
+    : parsed(join(directory, 'memory.limit_in_bytes'), parseMemoryLimitInBytes);
+}
+
+/** Mount points are as the kernel names them; `/sys` may be seen elsewhere. */
+const underRoot = (path: string, sysRoot: string): string =>
+  path.startsWith('/sys/') ? join(sysRoot, path.slice('/sys'.length)) : path;
+
+/** The content of a file; undefined when it is not there. */
+export async function textOf(path: string): Promise<string | undefined> {
+  try {
+    return await readFile(path, 'utf8');
+  } catch (reason) {
+    if (isAbsent(reason)) return undefined;
+    throw reason;
+  }
+}
+
+/** The parsed content of a file; undefined when it is not there. */
+export async function parsed<Value>(path: string, parse: (text: string) => Value): Promise<Value | undefined> {
+  const text = await textOf(path);
+  return text === undefined ? undefined : parse(text);
+}

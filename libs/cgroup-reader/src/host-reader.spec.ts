@@ -1,0 +1,250 @@
+import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { ManualClock } from '@cloudless/base/testing';
+import { MalformedCgroupFileError } from '@cloudless/cgroup-stats';
+import { createHostReader, thisMachine, type HostMachine } from './index.js';
+
+const GIB = 1_073_741_824;
+const MEMINFO = `MemTotal:       ${8 * 1_048_576} kB\nMemFree:        1048576 kB\nMemAvailable:   ${6 * 1_048_576} kB\n`;
+const MOUNT = {
+  v1: `32 31 0:29 / /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct
+35 31 0:32 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory
+`,
+  v2: '30 23 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n',
+  hybrid: `32 31 0:29 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu
+33 31 0:30 / /sys/fs/cgroup/cpuacct rw - cgroup cgroup rw,cpuacct
+35 31 0:32 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory
+41 31 0:38 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw
+`,
+};
+const BASE = { 'proc/meminfo': MEMINFO, 'proc/self/status': 'Cpus_allowed_list:\t0-3\n' };
+
+const V1 = {
+  ...BASE,
+  'proc/self/mountinfo': MOUNT.v1,
+  'proc/self/cgroup': '4:memory:/agent\n2:cpu,cpuacct:/agent\n',
+  'sys/fs/cgroup/cpu,cpuacct/agent/cpu.cfs_quota_us': '150000\n',
+  'sys/fs/cgroup/cpu,cpuacct/agent/cpu.cfs_period_us': '100000\n',
+  'sys/fs/cgroup/cpu,cpuacct/agent/cpuacct.usage': '7000000000\n',
+  'sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us': '-1\n',
+  'sys/fs/cgroup/cpu,cpuacct/cpu.cfs_period_us': '100000\n',
+  'sys/fs/cgroup/memory/agent/memory.limit_in_bytes': `${2 * GIB}\n`,
+  'sys/fs/cgroup/memory/agent/memory.usage_in_bytes': `${GIB}\n`,
+  'sys/fs/cgroup/memory/agent/memory.stat': 'inactive_file 1\ntotal_inactive_file 1024\n',
+  'sys/fs/cgroup/memory/memory.limit_in_bytes': '9223372036854771712\n',
+};
+const V2 = {
+  ...BASE,
+  'proc/self/mountinfo': MOUNT.v2,
+  'proc/self/cgroup': '0::/slice/agent\n',
+  'sys/fs/cgroup/slice/agent/cpu.max': 'max 100000\n',
+  'sys/fs/cgroup/slice/cpu.max': '250000 100000\n',
+  'sys/fs/cgroup/slice/cpu.stat': 'usage_usec 7000000\n',
+  'sys/fs/cgroup/slice/agent/memory.max': `${4 * GIB}\n`,
+  'sys/fs/cgroup/slice/memory.max': `${3 * GIB}\n`,
+  'sys/fs/cgroup/slice/memory.current': `${2 * GIB}\n`,
+  'sys/fs/cgroup/slice/memory.stat': `inactive_file ${GIB}\n`,
+};
+const HYBRID = {
+  ...BASE,
+  'proc/self/mountinfo': MOUNT.hybrid,
+  'proc/self/cgroup': '4:memory:/agent\n2:cpuacct:/\n1:cpu:/\n0::/\n',
+  'sys/fs/cgroup/cpu/cpu.cfs_quota_us': '-1\n',
+  'sys/fs/cgroup/cpu/cpu.cfs_period_us': '100000\n',
+  'sys/fs/cgroup/cpuacct/cpuacct.usage': '5\n',
+  'sys/fs/cgroup/memory/agent/memory.limit_in_bytes': '9223372036854771712\n',
+  'sys/fs/cgroup/unified/cpu.stat': 'usage_usec 1\n',
+};
+/** Quota on cpu, and cpuacct mounted apart. */
+const SPLIT = {
+  ...HYBRID,
+  'sys/fs/cgroup/cpu/cpu.cfs_quota_us': '50000\n',
+};
+/** A container without a cgroup namespace sees paths that are not there. */
+const FOREIGN = { ...V2, 'proc/self/cgroup': '0::/elsewhere\n', 'sys/fs/cgroup/cpu.max': '100000 100000\n' };
+
+let root: string;
+const dispose: string[] = [];
+
+beforeEach(async () => {
+  root = await mkdtemp(join(tmpdir(), 'host-reader-'));
+  dispose.push(root);
+});
+afterAll(async () => {
+  for (const path of dispose) await rm(path, { recursive: true, force: true });
+});
+
+async function plant(files: Readonly<Record<string, string>>): Promise<void> {
+  for (const [path, text] of Object.entries(files)) {
+    await mkdir(dirname(join(root, path)), { recursive: true });
+    await writeFile(join(root, path), text);
+  }
+}
+
+/** Four CPUs, 16 GiB, a disk of 100 bytes; a test sets the rest. */
+function aMachine() {
+  const state = { busyNsec: 1_000_000_000n, diskUsedBytes: 10 };
+  const machine: HostMachine = {
+    cpuCount: () => 4,
+    cpuBusyNsec: () => state.busyNsec,
+    totalMemoryBytes: () => 16 * GIB,
+    freeMemoryBytes: () => 10 * GIB,
+    diskUseOf: () => Promise.resolve({ usedBytes: state.diskUsedBytes, totalBytes: 100 }),
+  };
+  return { state, machine };
+}
+
+function aReader() {
+  const { state, machine } = aMachine();
+  const clock = new ManualClock();
+  const reader = createHostReader({
+    clock,
+    machine,
+    dataDirectory: '/data',
+    procRoot: join(root, 'proc'),
+    sysRoot: join(root, 'sys'),
+  });
+  return { reader, state, clock };
+}
+
+describe('HostReader on recorded trees', () => {
+  it.each([
+    { name: 'v1 with limits', files: V1, cpuMillis: 1_500, memoryBytes: 2 * GIB, usedBytes: GIB - 1_024, layout: 'v1' },
+    {
+      name: 'v2 with the limits of a group above',
+      files: V2,
+      cpuMillis: 2_500,
+      memoryBytes: 3 * GIB,
+      usedBytes: GIB,
+      layout: 'v2',
+    },
+    {
+      name: 'hybrid without limits',
+      files: HYBRID,
+      cpuMillis: 4_000,
+      memoryBytes: 8 * GIB,
+      usedBytes: 2 * GIB,
+      layout: 'hybrid',
+    },
+    {
+      name: 'a path that is not mounted',
+      files: FOREIGN,
+      cpuMillis: 1_000,
+      memoryBytes: 8 * GIB,
+      usedBytes: 2 * GIB,
+      layout: 'v2',
+    },
+    { name: 'proc without cgroups', files: BASE, cpuMillis: 4_000, memoryBytes: 8 * GIB, usedBytes: 2 * GIB, layout: 'none' },
+    {
+      name: 'fewer CPUs allowed',
+      files: { ...BASE, 'proc/self/status': 'Cpus_allowed_list:\t1\n' },
+      cpuMillis: 1_000,
+      memoryBytes: 8 * GIB,
+      usedBytes: 2 * GIB,
+      layout: 'none',
+    },
+    {
+      name: 'CPUs allowed that are not there',
+      files: { ...BASE, 'proc/self/status': 'Cpus_allowed_list:\t0-127\n' },
+      cpuMillis: 4_000,
+      memoryBytes: 8 * GIB,
+      usedBytes: 2 * GIB,
+      layout: 'none',
+    },
+    {
+      name: 'no files at all, as on macOS',
+      files: {},
+      cpuMillis: 4_000,
+      memoryBytes: 16 * GIB,
+      usedBytes: 6 * GIB,
+      layout: 'none',
+    },
+  ])('$name', async ({ files, cpuMillis, memoryBytes, usedBytes, layout }) => {
+    await plant(files);
+    const { reader } = aReader();
+    expect(await reader.readCapacity()).toEqual({ cpuMillis, memoryBytes, storageBytes: 100, cgroupLayout: layout });
+    expect(await reader.readUsage()).toEqual({ memoryBytes: usedBytes, storageBytes: 10 });
+  });
+
+  it.each([
+    { name: 'v1', files: V1, later: { 'sys/fs/cgroup/cpu,cpuacct/agent/cpuacct.usage': '8000000000\n' } },
+    { name: 'v2', files: V2, later: { 'sys/fs/cgroup/slice/cpu.stat': 'usage_usec 8000000\n' } },
+    { name: 'cpuacct apart from cpu', files: SPLIT, later: { 'sys/fs/cgroup/cpuacct/cpuacct.usage': '1000000005\n' } },
+  ])('measures the CPU time of the group that sets the quota: $name', async ({ files, later }) => {
+    await plant(files);
+    const { reader, clock } = aReader();
+    await reader.readUsage();
+    await clock.advance(2_000);
+    await plant(later);
+    expect(await reader.readUsage()).toMatchObject({ cpuMillis: 500 });
+  });
+
+  it('measures the CPU time of the machine where no quota is lower', async () => {
+    await plant(HYBRID);
+    const { reader, clock, state } = aReader();
+    await reader.readUsage();
+    await clock.advance(1_000);
+    state.busyNsec += 3_000_000_000n;
+    expect(await reader.readUsage()).toMatchObject({ cpuMillis: 3_000 });
+  });
+
+  it('does not compare counters of two groups', async () => {
+    await plant(V2);
+    const { reader, clock } = aReader();
+    await reader.readUsage();
+    await clock.advance(1_000);
+    await plant({ 'sys/fs/cgroup/slice/cpu.max': 'max 100000\n' });
+    expect(await reader.readUsage()).not.toHaveProperty('cpuMillis');
+  });
+
+  it('tells pressure, and keeps it until it has clearly gone', async () => {
+    await plant(V2);
+    const { reader, state } = aReader();
+    expect(await reader.readConditions()).toEqual({ memoryPressure: false, diskPressure: false });
+    state.diskUsedBytes = 86;
+    await plant({
+      'sys/fs/cgroup/slice/memory.stat': 'inactive_file 0\n',
+      'sys/fs/cgroup/slice/memory.current': `${2.9 * GIB}`.split('.')[0] ?? '',
+    });
+    expect(await reader.readConditions()).toEqual({ memoryPressure: true, diskPressure: true });
+    state.diskUsedBytes = 82;
+    await plant({ 'sys/fs/cgroup/slice/memory.current': `${GIB}` });
+    expect(await reader.readConditions()).toEqual({ memoryPressure: false, diskPressure: true });
+  });
+
+  it('does not judge memory by what other systems call free', async () => {
+    const { machine } = aMachine();
+    const nothingFree = { ...machine, freeMemoryBytes: () => 0 };
+    const empty = { procRoot: join(root, 'proc'), sysRoot: join(root, 'sys') };
+    const reader = createHostReader({ clock: new ManualClock(), machine: nothingFree, dataDirectory: '/data', ...empty });
+    expect(await reader.readConditions()).toEqual({ memoryPressure: false, diskPressure: false });
+  });
+
+  it('does not guess at a file that reads differently', async () => {
+    await plant({ ...V2, 'sys/fs/cgroup/slice/cpu.max': 'plenty\n' });
+    const { reader } = aReader();
+    await expect(reader.readCapacity()).rejects.toThrow(MalformedCgroupFileError);
+  });
+});
+
+describe('HostReader on this machine', () => {
+  it('finds figures that can be true, for a directory that is not there yet too', async () => {
+    const clock = new ManualClock();
+    const reader = createHostReader({ clock, dataDirectory: join(root, 'not/there/yet') });
+    const capacity = await reader.readCapacity();
+    expect(capacity.cpuMillis).toBeGreaterThan(0);
+    expect(capacity.cpuMillis).toBeLessThanOrEqual(thisMachine.cpuCount() * 1_000);
+    expect(capacity.memoryBytes).toBeGreaterThan(16 * 1_048_576);
+    expect(capacity.memoryBytes).toBeLessThanOrEqual(thisMachine.totalMemoryBytes());
+    const first = await reader.readUsage();
+    expect(first.cpuMillis).toBeUndefined();
+    expect(first.memoryBytes).toBeGreaterThan(0);
+    expect(first.memoryBytes).toBeLessThanOrEqual(capacity.memoryBytes);
+    expect(first.storageBytes).toBeLessThanOrEqual(capacity.storageBytes);
+    await clock.advance(1_000);
+    expect((await reader.readUsage()).cpuMillis).toBeGreaterThanOrEqual(0);
+    const conditions = await reader.readConditions();
+    expect(Object.keys(conditions).sort()).toEqual(['diskPressure', 'memoryPressure']);
+  });
+});

@@ -1,0 +1,112 @@
+import fc from 'fast-check';
+import { effectiveCapacity, parseCpuMax, pressureConditions, quotaToMillis } from './index.js';
+
+const GIB = 1_073_741_824;
+const quota = (quotaUsec: number) => ({ quotaUsec, periodUsec: 100_000 });
+
+describe('effectiveCapacity', () => {
+  it.each([
+    { name: 'the machine', limits: {}, cpuMillis: 4_000, memoryBytes: 8 * GIB, cpuIsLimited: false, memoryIsLimited: false },
+    {
+      name: 'a quota',
+      limits: { cpuQuota: quota(150_000) },
+      cpuMillis: 1_500,
+      memoryBytes: 8 * GIB,
+      cpuIsLimited: true,
+      memoryIsLimited: false,
+    },
+    {
+      name: 'a quota beyond the machine',
+      limits: { cpuQuota: quota(900_000) },
+      cpuMillis: 4_000,
+      memoryBytes: 8 * GIB,
+      cpuIsLimited: false,
+      memoryIsLimited: false,
+    },
+    {
+      name: 'a tiny quota',
+      limits: { cpuQuota: { quotaUsec: 1, periodUsec: 1_000_000 } },
+      cpuMillis: 1,
+      memoryBytes: 8 * GIB,
+      cpuIsLimited: true,
+      memoryIsLimited: false,
+    },
+    {
+      name: 'a memory limit',
+      limits: { memoryLimitBytes: GIB },
+      cpuMillis: 4_000,
+      memoryBytes: GIB,
+      cpuIsLimited: false,
+      memoryIsLimited: true,
+    },
+    {
+      name: 'a memory limit beyond the machine',
+      limits: { memoryLimitBytes: 9 * GIB },
+      cpuMillis: 4_000,
+      memoryBytes: 8 * GIB,
+      cpuIsLimited: false,
+      memoryIsLimited: false,
+    },
+  ])('$name', ({ limits, cpuMillis, memoryBytes, cpuIsLimited, memoryIsLimited }) => {
+    const capacity = { cpuMillis, memoryBytes, cpuIsLimited, memoryIsLimited };
+    expect(effectiveCapacity({ cpuCount: 4, memoryTotalBytes: 8 * GIB, ...limits })).toEqual(capacity);
+  });
+
+  it('rounds a quota down', () => {
+    expect(quotaToMillis({ quotaUsec: 99_999, periodUsec: 100_000 })).toBe(999);
+  });
+});
+
+describe('pressureConditions', () => {
+  const at = (percent: number, was: boolean) =>
+    pressureConditions(
+      { memoryUsedBytes: percent * 10, memoryTotalBytes: 1_000, diskUsedBytes: percent * 7, diskTotalBytes: 700 },
+      { memoryPressure: was, diskPressure: was },
+    );
+  it.each([
+    { percent: 0, was: false, is: false },
+    { percent: 85, was: false, is: false },
+    { percent: 85.1, was: false, is: true },
+    { percent: 100, was: false, is: true },
+    { percent: 82, was: false, is: false },
+    { percent: 82, was: true, is: true },
+    { percent: 80, was: true, is: true },
+    { percent: 79.9, was: true, is: false },
+  ])('$percent % after $was is $is', ({ percent, was, is }) => {
+    expect(at(percent, was)).toEqual({ memoryPressure: is, diskPressure: is });
+  });
+
+  it('judges memory and disk apart, and begins without pressure', () => {
+    const input = { memoryUsedBytes: 90, memoryTotalBytes: 100, diskUsedBytes: 81, diskTotalBytes: 100 };
+    expect(pressureConditions(input)).toEqual({ memoryPressure: true, diskPressure: false });
+    expect(pressureConditions({ ...input, memoryTotalBytes: 0 }, { memoryPressure: true, diskPressure: true })).toEqual({
+      memoryPressure: true,
+      diskPressure: true,
+    });
+  });
+
+  it('does not flap while the value stays within 5 % of itself', () => {
+    fc.assert(
+      fc.property(fc.integer({ min: 0, max: 950 }), fc.array(fc.nat(50), { minLength: 2 }), (base, noise) => {
+        let conditions = pressureConditions({ memoryUsedBytes: 0, memoryTotalBytes: 1_000, diskUsedBytes: 0, diskTotalBytes: 0 });
+        let changes = 0;
+        for (const extra of noise) {
+          const next = pressureConditions(
+            { memoryUsedBytes: base + extra, memoryTotalBytes: 1_000, diskUsedBytes: 0, diskTotalBytes: 0 },
+            conditions,
+          );
+          if (next.memoryPressure !== conditions.memoryPressure) changes += 1;
+          conditions = next;
+        }
+        expect(changes).toBeLessThanOrEqual(1);
+      }),
+    );
+  });
+});
+
+describe('the example of the README', () => {
+  it('gives the share of a machine that a group may use', () => {
+    const capacity = effectiveCapacity({ cpuCount: 8, cpuQuota: parseCpuMax('250000 100000\n'), memoryTotalBytes: 16 * GIB });
+    expect(capacity).toEqual({ cpuMillis: 2_500, memoryBytes: 16 * GIB, cpuIsLimited: true, memoryIsLimited: false });
+  });
+});

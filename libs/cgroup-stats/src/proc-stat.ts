@@ -1,0 +1,71 @@
+import { parseSingle, parseWhole } from './lines.js';
+import { MalformedCgroupFileError } from './malformed.js';
+
+/** What `/proc/<pid>/stat` says of a process. Ticks are of `sysconf(_SC_CLK_TCK)`, 100 a second on every Linux in use. */
+export interface ProcStat {
+  readonly pid: number;
+  /** Name of the program, at most 15 bytes; may hold anything, blanks and brackets too. */
+  readonly command: string;
+  /** One letter: R, S, D, Z, T… */
+  readonly state: string;
+  readonly parentPid: number;
+  readonly userTicks: bigint;
+  readonly systemTicks: bigint;
+  /** Since the machine started. With the pid and the boot id it names a process for good, as pids come again. */
+  readonly startTicks: bigint;
+  readonly residentPages: number;
+}
+
+/**
+ * Parses `/proc/<pid>/stat`. The name is between the first `(` and the last `)`, as it may hold both.
+ * @throws {@link MalformedCgroupFileError}
+ * @see proc_pid_stat(5)
+ */
+export function parseProcStat(text: string): ProcStat {
+  const open = text.indexOf('(');
+  const close = text.lastIndexOf(')');
+  if (open < 0 || close < open) throw new MalformedCgroupFileError(FILE, 1, 'no name in brackets');
+  // From here on fields are numbered as in the manual page: the state is field 3.
+  const fields = text
+    .slice(close + 1)
+    .trim()
+    .split(/\s+/);
+  const whole = (field: number): bigint => {
+    const value = fields[field - 3];
+    if (value === undefined) throw new MalformedCgroupFileError(FILE, 1, `field ${field} is missing`);
+    return parseWhole(FILE, 1, value);
+  };
+  const state = fields[0] ?? '';
+  if (!/^[A-Za-z]$/.test(state)) throw new MalformedCgroupFileError(FILE, 1, 'the state is not one letter');
+  return {
+    pid: Number(parseWhole(FILE, 1, text.slice(0, open).trim())),
+    command: text.slice(open + 1, close),
+    state,
+    parentPid: Number(whole(4)),
+    userTicks: whole(14),
+    systemTicks: whole(15),
+    startTicks: whole(22),
+    residentPages: Number(whole(24)),
+  };
+}
+
+const FILE = '/proc/<pid>/stat';
+
+/** Average number of runnable tasks over 1, 5 and 15 minutes. */
+export interface LoadAverage {
+  readonly oneMinute: number;
+  readonly fiveMinutes: number;
+  readonly fifteenMinutes: number;
+}
+
+/** Parses `/proc/loadavg`. @throws {@link MalformedCgroupFileError} */
+export function parseLoadavg(text: string): LoadAverage {
+  const fields = parseSingle('/proc/loadavg', text).split(/\s+/);
+  const [oneMinute = NaN, fiveMinutes = NaN, fifteenMinutes = NaN] = fields
+    .slice(0, 3)
+    .map((field) => (/^\d{1,9}\.\d{1,9}$/.test(field) ? Number(field) : NaN));
+  if (Number.isNaN(oneMinute + fiveMinutes + fifteenMinutes)) {
+    throw new MalformedCgroupFileError('/proc/loadavg', 1, 'it does not begin with three decimal numbers');
+  }
+  return { oneMinute, fiveMinutes, fifteenMinutes };
+}

@@ -1,0 +1,90 @@
+import { toNodeId, type NodeId } from '@cloudless/base';
+import fc from 'fast-check';
+import { createMembership } from './index.js';
+
+const NODES = 7;
+const arbAction = fc.record({
+  what: fc.constantFrom('join', 'renew', 'renew', 'renew', 'reset', 'leave', 'sweep', 'sweep', 'freeze', 'fresh'),
+  who: fc.nat(NODES - 1).map((index) => toNodeId(`n${index}`)),
+  afterMs: fc.nat(900),
+  lagMs: fc.nat(400),
+});
+
+describe('Membership, whatever happens', () => {
+  it('loses nobody who is heard in time, everybody who is not, and tells of each change once', () => {
+    fc.assert(
+      fc.property(fc.array(arbAction, { maxLength: 120, size: 'max' }), (actions) => {
+        const membership = createMembership();
+        let nowMs = 0;
+        /** When each node was last heard, with every lag since added; only those that are trusted. */
+        const heard = new Map<NodeId, number>();
+        const reset = new Set<NodeId>();
+        const told = new Map<NodeId, string>();
+        const hear = (nodeId: NodeId): void => {
+          heard.set(nodeId, nowMs);
+          reset.delete(nodeId);
+        };
+        for (const { what, who, afterMs, lagMs } of actions) {
+          nowMs += afterMs;
+          if (what === 'join') {
+            membership.join(who, nowMs);
+            hear(who);
+          } else if (what === 'renew') {
+            if (membership.renew(who, nowMs) === 'renewed') heard.set(who, nowMs);
+          } else if (what === 'reset') {
+            membership.connectionLost(who, nowMs);
+            if (membership.stateOf(who) === 'reconnecting') reset.add(who);
+          } else if (what === 'leave') {
+            membership.leave(who);
+            heard.delete(who);
+            told.delete(who);
+            reset.delete(who);
+          } else if (what === 'freeze') {
+            membership.freeze(lagMs);
+            for (const [nodeId, at] of heard) heard.set(nodeId, at + lagMs);
+          } else if (what === 'fresh') {
+            membership.startAllFresh(nowMs);
+            for (const nodeId of heard.keys()) heard.set(nodeId, Math.max(nowMs, heard.get(nodeId) ?? 0));
+            reset.clear();
+          } else {
+            const due = membership.nextDeadline();
+            const transitions = membership.sweep(nowMs);
+            expect(transitions.some((t) => t.kind === 'lost')).toBe(due !== undefined && due <= nowMs);
+            for (const transition of transitions) {
+              const { nodeId, kind } = transition;
+              if (kind === 'lost') {
+                expect(told.get(nodeId)).toBe('alive');
+                const silentMs = nowMs - (heard.get(nodeId) ?? NaN);
+                if (transition.cause === 'silence') expect(silentMs).toBeGreaterThanOrEqual(3_000);
+                else expect(reset).toContain(nodeId);
+                heard.delete(nodeId);
+              }
+              told.set(nodeId, kind);
+            }
+            for (const at of heard.values()) expect(nowMs - at).toBeLessThan(3_000);
+          }
+          const { expected, connected, reconnecting, lost } = membership.counts();
+          expect(expected + connected + reconnecting).toBe(heard.size);
+          expect(lost).toBe([...told.values()].filter((kind) => kind === 'lost').length - rejoined(told, heard));
+        }
+      }),
+      { numRuns: 600 },
+    );
+  });
+
+  it('sweeps 5 000 nodes within a fraction of its period of 50 ms', () => {
+    const membership = createMembership();
+    const nodes = Array.from({ length: 5_000 }, (_, index) => toNodeId(`node-${index}`));
+    for (const nodeId of nodes) membership.join(nodeId, 0);
+    expect(membership.sweep(0)).toHaveLength(5_000);
+    for (let nowMs = 50; nowMs <= 10_000; nowMs += 50) {
+      if (nowMs % 900 === 0) for (const nodeId of nodes) membership.renew(nodeId, nowMs);
+      expect(membership.sweep(nowMs)).toEqual([]);
+    }
+  });
+});
+
+/** Nodes told lost that have joined again since, which the next sweep will tell of. */
+function rejoined(told: ReadonlyMap<NodeId, string>, heard: ReadonlyMap<NodeId, number>): number {
+  return [...told].filter(([nodeId, kind]) => kind === 'lost' && heard.has(nodeId)).length;
+}

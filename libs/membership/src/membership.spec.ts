@@ -1,0 +1,180 @@
+import { toNodeId } from '@cloudless/base';
+import { createMembership, type Membership } from './index.js';
+
+const a = toNodeId('a');
+const some = (count: number) => Array.from({ length: count }, (_, index) => toNodeId(`n${index}`));
+/** `alive a`, `lost a silence`. */
+const sweep = (membership: Membership, nowMs: number) =>
+  membership.sweep(nowMs).map((t) => (t.kind === 'alive' ? `alive ${t.nodeId}` : `lost ${t.nodeId} ${t.cause}`));
+
+function joined(count: number): Membership {
+  const membership = createMembership();
+  for (const nodeId of some(count)) membership.join(nodeId, 0);
+  membership.sweep(0);
+  return membership;
+}
+
+describe('Membership', () => {
+  it('tells of a join once, and of silence after the lease', () => {
+    const membership = createMembership();
+    membership.join(a, 0);
+    expect(sweep(membership, 0)).toEqual(['alive a']);
+    expect(sweep(membership, 2_999)).toEqual([]);
+    expect(membership.nextDeadline()).toBe(3_000);
+    expect(sweep(membership, 3_000)).toEqual(['lost a silence']);
+    expect(sweep(membership, 9_000)).toEqual([]);
+    expect(membership.nextDeadline()).toBeUndefined();
+    expect(membership.stateOf(a)).toBe('lost');
+  });
+
+  it('renews, and takes a renewal for what it is until a sweep has ended the lease', () => {
+    const membership = createMembership();
+    membership.join(a, 0);
+    expect(membership.renew(a, 3_500)).toBe('renewed');
+    expect(sweep(membership, 6_499)).toEqual(['alive a']);
+    expect(sweep(membership, 6_500)).toEqual(['lost a silence']);
+    expect(membership.renew(a, 6_600)).toBe('lost');
+    expect(sweep(membership, 6_600)).toEqual([]);
+    membership.join(a, 6_700);
+    expect(sweep(membership, 6_700)).toEqual(['alive a']);
+  });
+
+  it('does not know who never joined or has left', () => {
+    const membership = createMembership();
+    expect(membership.renew(a, 0)).toBe('unknown');
+    membership.connectionLost(a, 0);
+    membership.join(a, 0);
+    membership.leave(a);
+    membership.leave(a);
+    expect(membership.renew(a, 1)).toBe('unknown');
+    expect(sweep(membership, 9_000)).toEqual([]);
+    expect(membership.counts()).toEqual({ expected: 0, connected: 0, reconnecting: 0, lost: 0 });
+  });
+
+  it('never shortens a lease by an older renewal', () => {
+    const membership = joined(1);
+    membership.renew(toNodeId('n0'), 1_000);
+    membership.renew(toNodeId('n0'), 500);
+    expect(membership.nextDeadline()).toBe(4_000);
+  });
+
+  describe('a reset', () => {
+    it('is a loss after the reconnect window', () => {
+      const membership = createMembership();
+      membership.join(a, 0);
+      membership.sweep(0);
+      membership.connectionLost(a, 1_000);
+      expect(membership.nextDeadline()).toBe(1_250);
+      expect(sweep(membership, 1_249)).toEqual([]);
+      expect(sweep(membership, 1_250)).toEqual(['lost a reset']);
+    });
+
+    it('is nothing when the node comes back in time', () => {
+      const membership = createMembership();
+      membership.join(a, 0);
+      membership.sweep(0);
+      membership.connectionLost(a, 1_000);
+      expect(membership.stateOf(a)).toBe('reconnecting');
+      membership.join(a, 1_200);
+      expect(sweep(membership, 4_199)).toEqual([]);
+      expect(sweep(membership, 4_200)).toEqual(['lost a silence']);
+    });
+
+    it('of an older session changes nothing', () => {
+      const membership = createMembership();
+      const first = membership.join(a, 0);
+      const second = membership.join(a, 100);
+      membership.connectionLost(a, 200, first);
+      expect(membership.stateOf(a)).toBe('connected');
+      membership.connectionLost(a, 300, second);
+      expect(membership.stateOf(a)).toBe('reconnecting');
+    });
+
+    it('does not outlast the lease', () => {
+      const membership = createMembership();
+      membership.join(a, 0);
+      membership.connectionLost(a, 2_900);
+      expect(membership.nextDeadline()).toBe(3_000);
+    });
+
+    it('told twice does not begin the window again', () => {
+      const membership = createMembership();
+      membership.join(a, 0);
+      membership.connectionLost(a, 1_000);
+      membership.connectionLost(a, 1_200);
+      expect(membership.nextDeadline()).toBe(1_250);
+    });
+
+    it.each([
+      { name: '3 of 3: too few to mean the network', nodes: 3, resets: 3, lost: 3 },
+      { name: '4 of 8: not more than half', nodes: 8, resets: 4, lost: 4 },
+      { name: '5 of 8: the network, so the lease decides', nodes: 8, resets: 5, lost: 0 },
+    ])('of many at once, $name', ({ nodes, resets, lost }) => {
+      const membership = joined(nodes);
+      for (const nodeId of some(resets)) membership.connectionLost(nodeId, 100);
+      expect(sweep(membership, 350)).toHaveLength(lost);
+    });
+
+    it('of many at once leaves the last to come back as long as the first, and ends as silence', () => {
+      const membership = joined(8);
+      for (const nodeId of some(8)) membership.connectionLost(nodeId, 100);
+      expect(sweep(membership, 150)).toEqual([]);
+      for (const nodeId of some(7)) membership.join(nodeId, 1_000);
+      expect(sweep(membership, 2_999)).toEqual([]);
+      expect(sweep(membership, 3_000)).toEqual(['lost n7 silence']);
+    });
+  });
+
+  it('extends leases and windows by our own lag', () => {
+    const membership = joined(2);
+    membership.connectionLost(toNodeId('n1'), 1_000);
+    membership.freeze(5_000);
+    membership.freeze(-1);
+    expect(sweep(membership, 6_249)).toEqual([]);
+    expect(sweep(membership, 6_250)).toEqual(['lost n1 reset']);
+    membership.renew(toNodeId('n0'), 7_000);
+    expect(membership.nextDeadline()).toBe(10_000);
+  });
+
+  describe('after a change of the leader', () => {
+    it('every registered node has a full lease, and tells of itself when it joins', () => {
+      const membership = createMembership();
+      membership.startAllFresh(10_000, some(2));
+      expect(membership.counts()).toEqual({ expected: 2, connected: 0, reconnecting: 0, lost: 0 });
+      expect(membership.renew(toNodeId('n0'), 10_100)).toBe('unknown');
+      membership.join(toNodeId('n0'), 10_500);
+      expect(sweep(membership, 12_999)).toEqual(['alive n0']);
+      expect(sweep(membership, 13_000)).toEqual(['lost n1 silence']);
+    });
+
+    it('who was silent or reconnecting before has a full lease, who is lost only when registered', () => {
+      const membership = joined(3);
+      membership.renew(toNodeId('n0'), 2_900);
+      membership.renew(toNodeId('n1'), 2_900);
+      expect(sweep(membership, 3_000)).toEqual(['lost n2 silence']);
+      membership.connectionLost(toNodeId('n1'), 5_000);
+      membership.startAllFresh(5_100);
+      expect(membership.counts()).toEqual({ expected: 1, connected: 1, reconnecting: 0, lost: 1 });
+      membership.startAllFresh(5_100, some(3));
+      expect(sweep(membership, 8_099)).toEqual([]);
+      expect(sweep(membership, 8_100)).toHaveLength(3);
+    });
+  });
+
+  it('refuses a window longer than the lease', () => {
+    expect(() => createMembership({ leaseMs: 100 })).toThrow('no longer than the lease');
+  });
+});
+
+describe('the example of the README', () => {
+  it('joins, renews, is reset and lost', () => {
+    const membership = createMembership();
+    const session = membership.join(a, 0);
+    expect(membership.sweep(0)).toEqual([{ kind: 'alive', nodeId: a, atMs: 0 }]);
+    expect(membership.renew(a, 900)).toBe('renewed');
+    membership.connectionLost(a, 1_000, session);
+    expect(membership.nextDeadline()).toBe(1_250);
+    expect(membership.sweep(1_250)).toEqual([{ kind: 'lost', nodeId: a, atMs: 1_250, cause: 'reset' }]);
+    expect(membership.renew(a, 1_300)).toBe('lost');
+  });
+});

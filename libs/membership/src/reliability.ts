@@ -1,0 +1,77 @@
+import type { NodeId } from '@cloudless/base';
+
+/**
+ * How reliable each node is: the share of the last hour, or of the time since it joined when that is shorter, in which it was
+ * Ready; 1 at first (CLD-REQ-021). The score is quantised to 1/32 and changes at most every 10 s, so that placements do not
+ * chase noise and two coordinators that saw the same agree.
+ */
+export interface Reliability {
+  /** The node is Ready, or not, from now on. The first record of a node is its join. Repeating the same changes nothing. */
+  record(nodeId: NodeId, ready: boolean, nowMs: number): void;
+  /** 0 to 1 in steps of 1/32; 1 for a node never recorded. */
+  score(nodeId: NodeId, nowMs: number): number;
+  forget(nodeId: NodeId): void;
+}
+
+/** The past that counts. */
+const WINDOW_MS = 3_600_000;
+/** No score changes more often. */
+const HOLD_MS = 10_000;
+/** Steps between 0 and 1. */
+const STEPS = 32;
+/** More outages than this in an hour are merged, the oldest first, gap included; such a node is no better than that. */
+const MAX_OUTAGES = 128;
+
+interface Outage {
+  from: number;
+  /** Infinity while it lasts. */
+  to: number;
+}
+
+interface History {
+  readonly joinedAt: number;
+  outages: Outage[];
+  score: number;
+  changedAt: number;
+}
+
+export function createReliability(): Reliability {
+  const nodes = new Map<NodeId, History>();
+  return {
+    record(nodeId, ready, nowMs) {
+      let node = nodes.get(nodeId);
+      if (node === undefined) nodes.set(nodeId, (node = { joinedAt: nowMs, outages: [], score: 1, changedAt: -Infinity }));
+      const last = node.outages.at(-1);
+      const isOut = last?.to === Infinity;
+      if (ready && isOut) last.to = nowMs;
+      if (!ready && !isOut) node.outages.push({ from: nowMs, to: Infinity });
+      node.outages = bounded(node.outages.filter((outage) => outage.to > nowMs - WINDOW_MS));
+    },
+    score(nodeId, nowMs) {
+      const node = nodes.get(nodeId);
+      if (node === undefined) return 1;
+      const score = Math.round(readyShare(node, nowMs) * STEPS) / STEPS;
+      if (score !== node.score && nowMs - node.changedAt >= HOLD_MS) {
+        node.score = score;
+        node.changedAt = nowMs;
+      }
+      return node.score;
+    },
+    forget(nodeId) {
+      nodes.delete(nodeId);
+    },
+  };
+}
+
+function readyShare({ joinedAt, outages }: History, nowMs: number): number {
+  const from = Math.max(joinedAt, nowMs - WINDOW_MS);
+  if (nowMs <= from) return 1;
+  const outMs = outages.reduce((sum, outage) => sum + Math.max(0, Math.min(outage.to, nowMs) - Math.max(outage.from, from)), 0);
+  return 1 - outMs / (nowMs - from);
+}
+
+function bounded(outages: Outage[]): Outage[] {
+  const [first, second, ...rest] = outages;
+  if (outages.length <= MAX_OUTAGES || first === undefined || second === undefined) return outages;
+  return [{ from: first.from, to: second.to }, ...rest];
+}

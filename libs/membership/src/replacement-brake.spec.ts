@@ -1,0 +1,112 @@
+import { toNodeId } from '@cloudless/base';
+import fc from 'fast-check';
+import { createReplacementBrake, type LossCause, type Transition } from './index.js';
+
+const node = (index: number) => toNodeId(`n${index}`);
+const lost = (count: number, atMs: number, cause: LossCause = 'silence', from = 0): Transition[] =>
+  Array.from({ length: count }, (_, index) => ({ kind: 'lost', nodeId: node(from + index), atMs, cause }));
+const alive = (count: number, atMs: number): Transition[] =>
+  Array.from({ length: count }, (_, index) => ({ kind: 'alive', nodeId: node(index), atMs }));
+
+function braked() {
+  const brake = createReplacementBrake();
+  brake.apply(lost(6, 0));
+  expect(brake.check(0, 4)).toMatchObject({ kind: 'holding', sinceMs: 0, untilMs: 300_000, silent: 6, of: 10 });
+  return brake;
+}
+
+describe('ReplacementBrake', () => {
+  it.each([
+    { name: 'more than half, 4 or more', silent: 4, alive: 3, kind: 'holding' },
+    { name: 'exactly half', silent: 4, alive: 4, kind: 'released' },
+    { name: 'fewer than 4', silent: 3, alive: 0, kind: 'released' },
+    { name: 'all of them', silent: 4, alive: 0, kind: 'holding' },
+    { name: 'a single node of many', silent: 1, alive: 99, kind: 'released' },
+  ])('$name: $silent silent, $alive alive', ({ silent, alive: aliveCount, kind }) => {
+    const brake = createReplacementBrake();
+    brake.apply(lost(silent, 0));
+    expect(brake.check(0, aliveCount).kind).toBe(kind);
+  });
+
+  it('says why', () => {
+    const brake = createReplacementBrake();
+    brake.apply(lost(6, 0));
+    expect(brake.check(0, 4)).toMatchObject({ reason: '6 of 10 nodes fell silent together' });
+  });
+
+  it('does not count resets', () => {
+    const brake = createReplacementBrake();
+    brake.apply(lost(6, 0, 'reset'));
+    expect(brake.check(0, 0).kind).toBe('released');
+  });
+
+  it('counts losses within 30 s together, and no others', () => {
+    const brake = createReplacementBrake();
+    brake.apply(lost(3, 0));
+    expect(brake.check(0, 4).kind).toBe('released');
+    brake.apply(lost(2, 30_000, 'silence', 3));
+    expect(brake.check(30_000, 2).kind).toBe('holding');
+    const slow = createReplacementBrake();
+    slow.apply(lost(3, 0));
+    slow.apply(lost(2, 30_001, 'silence', 3));
+    expect(slow.check(30_001, 2).kind).toBe('released');
+  });
+
+  it('ends when half are back, and keeps holding before', () => {
+    const brake = braked();
+    brake.apply(alive(1, 200_000));
+    expect(brake.check(200_000, 5).kind).toBe('released');
+    expect(brake.check(200_001, 5).kind).toBe('released');
+  });
+
+  it('ends after 5 minutes, for good', () => {
+    const brake = braked();
+    expect(brake.check(299_999, 4).kind).toBe('holding');
+    expect(brake.check(300_000, 4).kind).toBe('released');
+    expect(brake.check(300_050, 4).kind).toBe('released');
+  });
+
+  it('ends when the losses are confirmed', () => {
+    const brake = braked();
+    brake.confirmLost([node(0), node(77)]);
+    expect(brake.check(1, 4).kind).toBe('holding');
+    brake.confirmLost([node(1)]);
+    expect(brake.check(1, 4).kind).toBe('released');
+    const all = braked();
+    all.confirmLost();
+    expect(all.check(1, 4).kind).toBe('released');
+  });
+
+  it('holds on for nodes that fall silent meanwhile, however late', () => {
+    const brake = braked();
+    brake.apply(lost(2, 100_000, 'silence', 6));
+    expect(brake.check(100_000, 2)).toMatchObject({ kind: 'holding', sinceMs: 0, silent: 8, of: 10 });
+  });
+
+  it('never holds longer than 5 minutes on end, whatever is lost and found', () => {
+    const arbStep = fc.record({ node: fc.nat(9), up: fc.boolean(), afterMs: fc.nat(20_000) });
+    fc.assert(
+      fc.property(fc.array(arbStep, { maxLength: 80, size: 'max' }), (steps) => {
+        const brake = createReplacementBrake();
+        const up = new Set(Array.from({ length: 10 }, (_, index) => index));
+        let nowMs = 0;
+        for (const step of steps) {
+          nowMs += step.afterMs;
+          if (step.up !== up.has(step.node)) {
+            const nodeId = node(step.node);
+            brake.apply([
+              step.up ? { kind: 'alive', nodeId, atMs: nowMs } : { kind: 'lost', nodeId, atMs: nowMs, cause: 'silence' },
+            ]);
+            if (step.up) up.add(step.node);
+            else up.delete(step.node);
+          }
+          const state = brake.check(nowMs, up.size);
+          if (state.kind === 'released') continue;
+          expect(nowMs - state.sinceMs).toBeLessThan(300_000);
+          expect(10 - up.size).toBeGreaterThanOrEqual(state.silent);
+          expect(state.silent * 2).toBeGreaterThan(state.of);
+        }
+      }),
+    );
+  });
+});

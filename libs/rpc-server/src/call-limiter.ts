@@ -1,0 +1,72 @@
+import { errorFields, type Clock, type Log } from '@cloudless/base';
+import { Code, ConnectError, type Interceptor } from '@connectrpc/connect';
+import { CallScope } from './call-scope.js';
+
+/** What {@link CallLimiter} needs. */
+export interface CallLimiterSettings {
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly unaryDeadlineMs: number;
+}
+
+/** Headers by which clients state a deadline, in Connect and in gRPC. */
+const DEADLINE_HEADERS = ['connect-timeout-ms', 'grpc-timeout'];
+
+/** Ends calls when their time is over: the outermost interceptor of a server. */
+export class CallLimiter {
+  private readonly streams = new Set<CallScope>();
+  private endReason: ConnectError | undefined;
+
+  constructor(private readonly settings: CallLimiterSettings) {}
+
+  /** Ends every stream, now and from now on, with `reason`. Unary calls go on. */
+  endStreams(reason: ConnectError): void {
+    this.endReason = reason;
+    for (const scope of [...this.streams]) scope.abort(reason);
+  }
+
+  /**
+   * A call ends when its signal is aborted (client gone, stated deadline passed), a unary one without a stated deadline after
+   * `unaryDeadlineMs`. What handlers throw is logged here unless something inside has made a ConnectError of it.
+   */
+  readonly interceptor: Interceptor = (next) => async (req) => {
+    const scope = new CallScope(req.signal);
+    const timer = req.stream ? undefined : this.startDeadline(scope, req.header, req.method.name);
+    if (req.stream) this.streams.add(scope);
+    const ended = (): void => {
+      timer?.cancel();
+      this.streams.delete(scope);
+      scope.release();
+    };
+    try {
+      if (req.stream && this.endReason !== undefined) scope.abort(this.endReason);
+      const response = await scope.race(next({ ...req, signal: scope.signal }));
+      if (!response.stream) {
+        ended();
+        return response;
+      }
+      const message = scope.guard(response.message, ({ failure }) => {
+        if (failure !== undefined) this.logUnexpected(failure.reason, req.method.name);
+        ended();
+      });
+      return { ...response, message };
+    } catch (reason) {
+      this.logUnexpected(reason, req.method.name);
+      ended();
+      throw reason;
+    }
+  };
+
+  private startDeadline(scope: CallScope, header: Headers, rpc: string): { cancel(): void } | undefined {
+    if (DEADLINE_HEADERS.some((name) => header.has(name))) return undefined; // Connect aborts the signal then
+    const { clock, unaryDeadlineMs } = this.settings;
+    return clock.setTimer(unaryDeadlineMs, () =>
+      scope.abort(new ConnectError(`${rpc} gave no answer within ${unaryDeadlineMs} ms`, Code.DeadlineExceeded)),
+    );
+  }
+
+  /** Clients only see "internal error" of these, so the log must tell. */
+  private logUnexpected(reason: unknown, rpc: string): void {
+    if (!(reason instanceof ConnectError)) this.settings.log.error('rpc handler failed', { rpc, ...errorFields(reason) });
+  }
+}

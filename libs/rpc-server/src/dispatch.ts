@@ -1,0 +1,130 @@
+import type { ServerResponse } from 'node:http';
+import type { Http2ServerRequest, Http2ServerResponse } from 'node:http2';
+import type { IncomingMessage } from 'node:http';
+import { constants } from 'node:http2';
+import { errorFields, type Clock, type Log } from '@cloudless/base';
+import { Code, ConnectError, createContextValues } from '@connectrpc/connect';
+import { universalRequestFromNodeRequest, universalResponseToNodeResponse } from '@connectrpc/connect-node';
+import type { UniversalHandler, UniversalServerResponse } from '@connectrpc/connect/protocol';
+import { connectionKey, type ServerConnection } from './connection.js';
+import { guardRequest } from './guard.js';
+import { withInputErrors } from './input-errors.js';
+
+export type AnyRequest = IncomingMessage | Http2ServerRequest;
+export type AnyResponse = ServerResponse | Http2ServerResponse;
+
+/** What {@link createDispatch} needs. */
+export interface DispatchSettings {
+  readonly handlers: readonly UniversalHandler[];
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly bodyTimeoutMs: number;
+  readonly allowedOrigins: readonly string[];
+}
+
+/** Takes one HTTP request to its RPC handler, or answers it itself. */
+export type Dispatch = (connection: ServerConnection | undefined, request: AnyRequest, response: AnyResponse) => void;
+
+/** Puts the guard, the time limit of request bodies and texts for refusals before and after Connect's handlers. */
+export function createDispatch(settings: DispatchSettings): Dispatch {
+  const { log } = settings;
+  const byPath = new Map(settings.handlers.map((handler) => [handler.requestPath, handler]));
+
+  const serve = async (handler: UniversalHandler, connection: ServerConnection | undefined, request: AnyRequest, response: AnyResponse) => {
+    limitUpload(settings, handler, connection, request, response);
+    const contextValues = createContextValues().set(connectionKey, connection);
+    try {
+      const universal = universalRequestFromNodeRequest(request, response, undefined, contextValues);
+      const result = await withInputErrors(handler)(universal);
+      await universalResponseToNodeResponse(withText(result, handler), response);
+    } catch (reason) {
+      // Whoever could be told has gone: the answer could not be written. Handlers' own faults never come here.
+      const level = ConnectError.from(reason).code === Code.Aborted ? 'debug' : 'warn';
+      log[level]('rpc answer not delivered', { rpc: handler.method.name, connectionId: connection?.id, ...errorFields(reason) });
+      response.destroy();
+    }
+  };
+
+  return (connection, request, response) => {
+    request.on('error', ignore);
+    response.on('error', ignore);
+    const decision = guardRequest(request, settings.allowedOrigins);
+    if (decision.kind === 'refuse') {
+      log.warn('request refused', { connectionId: connection?.id, reason: decision.reason });
+      answer(response, 403, Code.PermissionDenied, decision.reason);
+      return;
+    }
+    for (const [name, value] of Object.entries(decision.headers)) response.setHeader(name, value);
+    const path = (request.url ?? '').split('?', 1)[0] ?? '';
+    const handler = byPath.get(path);
+    if (decision.kind === 'preflight') response.writeHead(204).end();
+    else if (handler !== undefined) void serve(handler, connection, request, response);
+    else answer(response, 404, Code.Unimplemented, 'no RPC at this path; paths look like /cloudless.api.CoordinatorService/ListWorkloads');
+  };
+}
+
+/** Errors of requests and responses reach us through what reads and writes them; without a listener Node would end the process. */
+const ignore = (): void => undefined;
+
+/** Cuts a request whose body is not complete in time: from its head where the client sends one message, else from the end of the answer. */
+function limitUpload(
+  settings: DispatchSettings,
+  { method }: UniversalHandler,
+  connection: ServerConnection | undefined,
+  request: AnyRequest,
+  response: AnyResponse,
+): void {
+  const startTimer = (): void => {
+    const timer = settings.clock.setTimer(settings.bodyTimeoutMs, () => {
+      settings.log.debug('request body came too slowly', { rpc: method.name, connectionId: connection?.id });
+      if ('stream' in request) request.stream.close(constants.NGHTTP2_CANCEL);
+      else request.socket.destroy();
+    });
+    const stop = (): void => timer.cancel();
+    request.once('end', stop);
+    response.once('close', stop);
+  };
+  const clientStreams = method.methodKind === 'client_streaming' || method.methodKind === 'bidi_streaming';
+  if (!clientStreams) startTimer();
+  const answered = 'stream' in request ? request.stream : response;
+  answered.once('finish', () => {
+    if (request.complete) return;
+    // Drops the rest: a client that is cut while it sends may never read its answer.
+    const upload = 'stream' in request && request.destroyed ? request.stream : request;
+    upload.removeAllListeners('data').removeAllListeners('readable').on('data', ignore);
+    upload.resume();
+    if (clientStreams) startTimer();
+  });
+}
+
+/** Connect refuses some requests with a status and nothing else; a text helps who typed the request. */
+function withText(response: UniversalServerResponse, handler: UniversalHandler): UniversalServerResponse {
+  if (response.body !== undefined) return response;
+  const help = HELP[response.status];
+  if (help === undefined) return response;
+  const header = new Headers(response.header);
+  header.set('Content-Type', 'application/json');
+  if (response.status === 405) header.set('Allow', handler.allowedMethods.filter((name, i, all) => all.indexOf(name) === i).join(', '));
+  return { ...response, header, body: once(errorJson(Code.Unimplemented, help)) };
+}
+
+const HELP: Readonly<Record<number, string>> = {
+  405: 'RPCs are called with POST',
+  415: 'this content type is not served; use application/json or application/proto (Connect), application/grpc or application/grpc-web',
+  505: 'streams in both directions need HTTP/2; try --http2-prior-knowledge',
+};
+
+async function* once(text: string): AsyncIterable<Uint8Array> {
+  yield Buffer.from(text);
+}
+
+/** An error as Connect clients read it, and as people do in a terminal. */
+function errorJson(code: Code, message: string): string {
+  return JSON.stringify({ code: code === Code.PermissionDenied ? 'permission_denied' : 'unimplemented', message });
+}
+
+function answer(response: AnyResponse, status: number, code: Code.PermissionDenied | Code.Unimplemented, message: string): void {
+  const body = errorJson(code, message);
+  response.writeHead(status, { 'Content-Type': 'application/json', 'Content-Length': Buffer.byteLength(body) });
+  response.end(body);
+}

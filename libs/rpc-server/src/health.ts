@@ -1,0 +1,77 @@
+import { Health, HealthCheckResponse_ServingStatus as WireStatus } from '@cloudless/api/grpc';
+import { Code, ConnectError, type ConnectRouter } from '@connectrpc/connect';
+
+/** What one service says of itself. */
+export type ServingStatus = 'serving' | 'notServing';
+
+/** The statuses that a server's health service reports: one for each service, and one for the server as a whole under the name ''. */
+export class HealthState {
+  private readonly statuses = new Map<string, ServingStatus>([['', 'serving']]);
+  private readonly listeners = new Set<() => void>();
+
+  /** @returns Undefined for a service that is not known. */
+  statusOf(service: string): ServingStatus | undefined {
+    return this.statuses.get(service);
+  }
+
+  /** @param service - Full name as in `cloudless.api.CoordinatorService`, or '' for the server as a whole. */
+  set(service: string, status: ServingStatus): void {
+    if (this.statuses.get(service) === status) return;
+    this.statuses.set(service, status);
+    this.changed();
+  }
+
+  /** Sets every known service and the server as a whole. */
+  setAll(status: ServingStatus): void {
+    for (const service of this.statuses.keys()) this.statuses.set(service, status);
+    this.changed();
+  }
+
+  /**
+   * Calls `listener` after each change.
+   * @returns Ends the subscription.
+   */
+  onChange(listener: () => void): () => void {
+    const own = (): void => listener();
+    this.listeners.add(own);
+    return () => void this.listeners.delete(own);
+  }
+
+  private changed(): void {
+    for (const listener of [...this.listeners]) listener();
+  }
+}
+
+/** Adds the standard health service (`grpc.health.v1.Health`). */
+export function healthRoutes(router: ConnectRouter, health: HealthState): void {
+  router.service(Health, {
+    check: ({ service }) => {
+      const status = health.statusOf(service);
+      if (status === undefined) throw new ConnectError(`service ${JSON.stringify(service)} is not known here`, Code.NotFound);
+      return { status: toWire(status) };
+    },
+    /** The status now, then each other one. A watcher that reads slowly skips statuses, never the last. */
+    watch: async function* ({ service }, { signal }) {
+      let wake: () => void = () => undefined;
+      const unsubscribe = health.onChange(() => wake());
+      const onAbort = (): void => wake();
+      signal.addEventListener('abort', onAbort, { once: true });
+      try {
+        let sent: WireStatus | undefined;
+        while (!signal.aborted) {
+          const status = toWire(health.statusOf(service));
+          if (status !== sent) yield { status: (sent = status) };
+          else await new Promise<void>((resolve) => (wake = resolve));
+        }
+      } finally {
+        signal.removeEventListener('abort', onAbort);
+        unsubscribe();
+      }
+    },
+  });
+}
+
+function toWire(status: ServingStatus | undefined): WireStatus {
+  if (status === undefined) return WireStatus.SERVICE_UNKNOWN;
+  return status === 'serving' ? WireStatus.SERVING : WireStatus.NOT_SERVING;
+}

@@ -1,0 +1,85 @@
+import type { DescFile, DescService } from '@bufbuild/protobuf';
+import { ServerReflectionV1, ServerReflectionV1Alpha } from '@cloudless/api/grpc';
+import { Code, type ConnectRouter } from '@connectrpc/connect';
+import { ReflectionIndex } from './reflection-index.js';
+
+/** What is asked; the messages of v1 and v1alpha both have this shape. */
+export type ReflectionQuestion =
+  | {
+      readonly case: 'listServices' | 'fileByFilename' | 'fileContainingSymbol' | 'allExtensionNumbersOfType';
+      readonly value: string;
+    }
+  | { readonly case: 'fileContainingExtension'; readonly value: { readonly containingType: string; readonly extensionNumber: number } }
+  | { readonly case: undefined; readonly value?: undefined };
+
+/** What is answered, as both versions take it to build their message. */
+export type ReflectionAnswer =
+  | { readonly case: 'listServicesResponse'; readonly value: { service: { name: string }[] } }
+  | { readonly case: 'fileDescriptorResponse'; readonly value: { fileDescriptorProto: Uint8Array[] } }
+  | { readonly case: 'allExtensionNumbersResponse'; readonly value: { baseTypeName: string; extensionNumber: number[] } }
+  | { readonly case: 'errorResponse'; readonly value: { errorCode: number; errorMessage: string } };
+
+/**
+ * The questions of one reflection stream.
+ * A file comes with everything it imports, but what the stream has already sent is not sent again unless it is asked for by itself.
+ */
+export class ReflectionConversation {
+  private readonly sent = new Set<DescFile>();
+
+  constructor(private readonly index: ReflectionIndex) {}
+
+  answer(question: ReflectionQuestion): ReflectionAnswer {
+    switch (question.case) {
+      case 'listServices':
+        return { case: 'listServicesResponse', value: { service: this.index.serviceNames.map((name) => ({ name })) } };
+      case 'fileByFilename':
+        return this.files(this.index.fileByName(question.value), `file ${question.value}`);
+      case 'fileContainingSymbol':
+        return this.files(this.index.fileBySymbol(question.value), `symbol ${question.value}`);
+      case 'fileContainingExtension': {
+        const { containingType, extensionNumber } = question.value;
+        const file = this.index.fileByExtension(containingType, extensionNumber);
+        return this.files(file, `extension ${extensionNumber} of ${containingType}`);
+      }
+      case 'allExtensionNumbersOfType': {
+        const numbers = this.index.extensionNumbers(question.value);
+        if (numbers === undefined) return failure(Code.NotFound, `message ${question.value} is not known here`);
+        return { case: 'allExtensionNumbersResponse', value: { baseTypeName: question.value, extensionNumber: [...numbers] } };
+      }
+      case undefined:
+        return failure(Code.InvalidArgument, 'the request asks nothing; set list_services, a file name or a symbol');
+    }
+  }
+
+  private files(file: DescFile | undefined, what: string): ReflectionAnswer {
+    if (file === undefined) return failure(Code.NotFound, `${what} is not known here`);
+    const files = this.index.withImports(file).filter((each) => each === file || !this.sent.has(each));
+    for (const each of files) this.sent.add(each);
+    return { case: 'fileDescriptorResponse', value: { fileDescriptorProto: files.map((each) => this.index.encode(each)) } };
+  }
+}
+
+function failure(errorCode: Code, errorMessage: string): ReflectionAnswer {
+  return { case: 'errorResponse', value: { errorCode, errorMessage } };
+}
+
+/** Adds gRPC server reflection, v1 and v1alpha, for `services` and for reflection itself. */
+export function reflectionRoutes(router: ConnectRouter, services: readonly DescService[]): void {
+  const index = new ReflectionIndex([...services, ServerReflectionV1, ServerReflectionV1Alpha]);
+  router.service(ServerReflectionV1, {
+    serverReflectionInfo: async function* (requests) {
+      const conversation = new ReflectionConversation(index);
+      for await (const request of requests) {
+        yield { validHost: request.host, originalRequest: request, messageResponse: conversation.answer(request.messageRequest) };
+      }
+    },
+  });
+  router.service(ServerReflectionV1Alpha, {
+    serverReflectionInfo: async function* (requests) {
+      const conversation = new ReflectionConversation(index);
+      for await (const request of requests) {
+        yield { validHost: request.host, originalRequest: request, messageResponse: conversation.answer(request.messageRequest) };
+      }
+    },
+  });
+}

@@ -1,0 +1,186 @@
+import * as http from 'node:http';
+import * as http2 from 'node:http2';
+import * as net from 'node:net';
+import { silentLog, type Log } from '@cloudless/base';
+import { Code, ConnectError, createConnectRouter, type ConnectRouter } from '@connectrpc/connect';
+import { compressionBrotli, compressionGzip } from '@connectrpc/connect-node';
+import type { UniversalHandler } from '@connectrpc/connect/protocol';
+import { Health } from '@cloudless/api/grpc';
+import { CallLimiter } from './call-limiter.js';
+import { ServerConnection } from './connection.js';
+import { createDispatch, type Dispatch } from './dispatch.js';
+import { HealthState, healthRoutes } from './health.js';
+import { listenOnLoopback, type ListenAddress } from './listen.js';
+import { defaultRpcLimits, type RpcLimits, type RpcServer, type RpcServerOptions } from './options.js';
+import { reflectionRoutes } from './reflection.js';
+import { sniffProtocol } from './sniff-protocol.js';
+
+/**
+ * Starts a server that speaks Connect, gRPC and gRPC-Web on one plaintext port, over HTTP/1.1 and HTTP/2 with prior knowledge.
+ * @throws CloudlessError As {@link RpcServerOptions} says of host and port: `precondition`, `invalid`, `unavailable` or `denied`.
+ */
+export async function startRpcServer(options: RpcServerOptions): Promise<RpcServer> {
+  const server = new PlaintextServer(options);
+  await server.listen();
+  return server;
+}
+
+class PlaintextServer implements RpcServer {
+  private readonly limits: RpcLimits;
+  private readonly log: Log;
+  private readonly health: HealthState;
+  private readonly limiter: CallLimiter;
+  private readonly listener = net.createServer({ allowHalfOpen: true, noDelay: true });
+  private readonly http1: http.Server;
+  private readonly http2: http2.Http2Server;
+  private readonly connections = new Map<net.Socket, ServerConnection>();
+  private readonly sessions = new WeakMap<http2.Http2Session, ServerConnection>();
+  private readonly answering = new Set<http.ServerResponse>();
+  private readonly dispatch: Dispatch;
+  private bound: ListenAddress | undefined;
+  private closing: Promise<void> | undefined;
+  private nextConnection = 1;
+  private dropped = 0;
+
+  constructor(private readonly options: RpcServerOptions) {
+    const limits = (this.limits = { ...defaultRpcLimits, ...options.limits });
+    const log = (this.log = options.log ?? silentLog);
+    this.health = options.health ?? new HealthState();
+    this.limiter = new CallLimiter({ clock: options.clock, log, unaryDeadlineMs: limits.unaryDeadlineMs });
+    this.dispatch = createDispatch({
+      handlers: this.createHandlers(),
+      clock: options.clock,
+      log,
+      bodyTimeoutMs: limits.bodyTimeoutMs,
+      allowedOrigins: options.allowedOrigins ?? [],
+    });
+    this.http1 = http.createServer({ maxHeaderSize: limits.maxHeaderBytes, keepAliveTimeout: limits.idleTimeoutMs });
+    this.http1.on('request', (request, response) => this.onHttp1Request(request, response));
+    this.http2 = http2.createServer({
+      settings: { maxConcurrentStreams: limits.maxConcurrentStreams, maxHeaderListSize: limits.maxHeaderBytes },
+      maxSessionMemory: limits.maxSessionMemoryMb,
+      maxSessionInvalidFrames: limits.maxSessionInvalidFrames,
+      maxSessionRejectedStreams: limits.maxSessionRejectedStreams,
+    });
+    this.http2.on('request', (request, response) => this.onHttp2Request(request, response));
+    this.listener.maxConnections = limits.maxConnections;
+    this.listener.on('connection', (socket) => this.onConnection(socket));
+    this.listener.on('drop', () => this.onDrop());
+  }
+
+  async listen(): Promise<void> {
+    const { host, port, portOption = '--port' } = this.options;
+    this.bound = await listenOnLoopback(this.listener, host, port, portOption);
+    this.listener.on('error', (reason) => this.log.error('listener failed', { error: reason.message }));
+  }
+
+  get address(): ListenAddress {
+    if (this.bound === undefined) throw new Error('the server does not listen yet');
+    return this.bound;
+  }
+
+  get url(): string {
+    return this.address.url;
+  }
+
+  get openConnections(): number {
+    return this.connections.size;
+  }
+
+  close(graceMs = 0): Promise<void> {
+    return (this.closing ??= this.shutDown(graceMs));
+  }
+
+  private async shutDown(graceMs: number): Promise<void> {
+    const closed = new Promise<void>((resolve) => this.listener.close(() => resolve()));
+    this.health.setAll('notServing');
+    this.limiter.endStreams(new ConnectError('the server is shutting down', Code.Unavailable));
+    for (const response of this.answering) response.shouldKeepAlive = false;
+    for (const connection of [...this.connections.values()]) connection.drain();
+    const destroyAll = (): void => {
+      for (const connection of [...this.connections.values()]) connection.destroy();
+    };
+    if (graceMs <= 0) destroyAll();
+    const timer = this.options.clock.setTimer(Math.max(0, graceMs), destroyAll);
+    await closed; // when its last socket is
+    timer.cancel();
+  }
+
+  private createHandlers(): readonly UniversalHandler[] {
+    const { routes, interceptors = [], reflectedServices = [] } = this.options;
+    const { readMaxBytes, maxTimeoutMs } = this.limits;
+    const router: ConnectRouter = createConnectRouter({
+      acceptCompression: [compressionGzip, compressionBrotli],
+      interceptors: [this.limiter.interceptor, ...interceptors],
+      jsonOptions: { ignoreUnknownFields: false, alwaysEmitImplicit: true },
+      readMaxBytes,
+      maxTimeoutMs,
+    });
+    routes(router);
+    for (const { service } of router.handlers) {
+      if (this.health.statusOf(service.typeName) === undefined) this.health.set(service.typeName, 'serving');
+    }
+    healthRoutes(router, this.health);
+    reflectionRoutes(router, [...reflectedServices, Health]);
+    return router.handlers;
+  }
+
+  private onConnection(socket: net.Socket): void {
+    const { clock, onConnection } = this.options;
+    const { headTimeoutMs, idleTimeoutMs } = this.limits;
+    const connection = new ServerConnection(`c${this.nextConnection++}`, socket, { clock, log: this.log, headTimeoutMs, idleTimeoutMs });
+    this.connections.set(socket, connection);
+    socket.once('close', () => this.connections.delete(socket));
+    sniffProtocol(socket, (protocol) => {
+      if (protocol === 'h2') this.serveHttp2(socket, connection);
+      else this.serveHttp1(socket);
+      onConnection?.(connection);
+    });
+    if (this.closing !== undefined) connection.drain();
+  }
+
+  private serveHttp1(socket: net.Socket): void {
+    this.http1.emit('connection', socket);
+    process.nextTick(() => socket.resume());
+  }
+
+  private serveHttp2(socket: net.Socket, connection: ServerConnection): void {
+    const adopt = (session: http2.Http2Session): void => {
+      this.sessions.set(session, connection);
+      connection.becomeSession(() => session.close());
+      session.on('ping', () => connection.pinged());
+      session.on('stream', (stream) => {
+        connection.callBegan();
+        stream.once('close', () => connection.callEnded());
+      });
+    };
+    socket.allowHalfOpen = false;
+    this.http2.once('session', adopt); // emitted before the next line returns
+    this.http2.emit('connection', socket);
+    this.http2.off('session', adopt);
+  }
+
+  private onHttp1Request(request: http.IncomingMessage, response: http.ServerResponse): void {
+    const connection = this.connections.get(request.socket);
+    if (this.closing !== undefined) response.shouldKeepAlive = false;
+    this.answering.add(response);
+    connection?.callBegan();
+    response.once('close', () => {
+      this.answering.delete(response);
+      connection?.callEnded();
+    });
+    this.dispatch(connection, request, response);
+  }
+
+  private onHttp2Request(request: http2.Http2ServerRequest, response: http2.Http2ServerResponse): void {
+    const { session } = request.stream;
+    this.dispatch(session === undefined ? undefined : this.sessions.get(session), request, response);
+  }
+
+  /** One line for the first of many: who floods us shall not flood the log. */
+  private onDrop(): void {
+    this.dropped += 1;
+    if (Math.log10(this.dropped) % 1 !== 0) return;
+    this.log.warn('connections refused, too many are open', { open: this.connections.size, refused: this.dropped });
+  }
+}

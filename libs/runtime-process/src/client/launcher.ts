@@ -1,0 +1,69 @@
+import { spawn } from 'node:child_process';
+import { closeSync, openSync } from 'node:fs';
+import path from 'node:path';
+import { CloudlessError, errorKindOf, sleep, type Clock, type StopSignal } from '@cloudless/base';
+import { supervisorArguments } from '../supervisor/run-supervisor.js';
+
+/** How a supervisor is started. */
+export interface LauncherOptions {
+  readonly directory: string;
+  readonly supervisorCommand: readonly string[];
+  readonly idleMs: number;
+  readonly clock: Clock;
+}
+
+/** A supervisor that has not answered by then does not start. */
+const START_TIMEOUT_MS = 15_000;
+const POLL_MS = 5;
+
+/**
+ * Connects to the supervisor of a directory, and starts one when none lives. Any number of clients may do so at once: of
+ * the supervisors that they start, one gets the directory's lock and the others end at once.
+ * @throws kind `unavailable` when none answers in time; what it wrote is in `supervisor.err` in the directory.
+ */
+export async function connectOrStart<Connected>(
+  connect: () => Promise<Connected>,
+  options: LauncherOptions,
+  signal: StopSignal,
+): Promise<Connected> {
+  const { clock, directory } = options;
+  const until = clock.now() + START_TIMEOUT_MS;
+  let child: { readonly isOver: () => boolean; readonly letGo: () => void } | undefined;
+  try {
+    for (;;) {
+      try {
+        return await connect();
+      } catch (reason) {
+        if (errorKindOf(reason) !== 'unavailable') throw reason;
+        if (clock.now() >= until) {
+          throw new CloudlessError('unavailable', `the supervisor of ${directory} does not answer: see supervisor.err there`, {
+            cause: reason,
+          });
+        }
+      }
+      if (child === undefined || child.isOver()) child = startSupervisor(options);
+      await sleep(clock, POLL_MS, signal);
+    }
+  } finally {
+    child?.letGo();
+  }
+}
+
+/** In a session of its own, without our streams and environment, so that nothing that ends us reaches it. */
+function startSupervisor({ supervisorCommand, directory, idleMs }: LauncherOptions): {
+  readonly isOver: () => boolean;
+  readonly letGo: () => void;
+} {
+  const [file, ...args] = supervisorCommand;
+  if (file === undefined) throw new CloudlessError('invalid', 'supervisorCommand: must not be empty');
+  const errors = openSync(path.join(directory, 'supervisor.err'), 'a', 0o600);
+  const child = spawn(file, [...args, ...supervisorArguments(directory, idleMs)], {
+    detached: true,
+    stdio: ['ignore', errors, errors],
+    env: {},
+  });
+  closeSync(errors);
+  let over = false;
+  child.on('exit', () => (over = true)).on('error', () => (over = true));
+  return { isOver: () => over, letGo: () => child.unref() };
+}

@@ -1,0 +1,34 @@
+import fc from 'fast-check';
+import type { LogLine } from '@cloudless/runtime';
+import { encodeLogRecord, parseLogRecords } from './log-record.js';
+
+const arbLine: fc.Arbitrary<LogLine> = fc.record({
+  sequence: fc.bigInt({ min: 1n, max: 2n ** 63n - 1n }),
+  stream: fc.constantFrom('stdout' as const, 'stderr' as const),
+  timeMs: fc.integer({ min: 0, max: 9_007_199_254_740_991 }),
+  text: fc.uint8Array({ maxLength: 60 }).map((bytes) => bytes.map((byte) => (byte === 10 ? 0 : byte))),
+  partial: fc.boolean(),
+});
+
+describe('log records', () => {
+  it('come back as they were written, up to the one that was not written to its end', () => {
+    fc.assert(
+      fc.property(fc.array(arbLine), arbLine, fc.nat(), (lines, torn, cut) => {
+        const whole = Buffer.concat(lines.map(encodeLogRecord));
+        const last = encodeLogRecord(torn);
+        const bytes = Buffer.concat([whole, last.subarray(0, cut % last.length)]);
+        expect(parseLogRecords(bytes)).toEqual({ lines, consumed: whole.length });
+      }),
+    );
+  });
+
+  it('any bytes are read without failing, and damaged records do not hide good ones', () => {
+    fc.assert(
+      fc.property(fc.uint8Array({ maxLength: 200 }), arbLine, (noise, good) => {
+        const { lines, consumed } = parseLogRecords(Buffer.concat([noise, Buffer.from('\n'), encodeLogRecord(good)]));
+        expect(lines.at(-1)).toEqual(good);
+        expect(consumed).toBe(noise.length + 1 + encodeLogRecord(good).length);
+      }),
+    );
+  });
+});

@@ -1,0 +1,125 @@
+import { closeSync, fstatSync, ftruncateSync, mkdirSync, openSync, readFileSync, rmSync, writeSync } from 'node:fs';
+import path from 'node:path';
+import type { Clock, Log } from '@cloudless/base';
+import { LineSplitter, type LogStream, type SplitLine } from '@cloudless/runtime';
+import { listLogFiles, logFileName } from './log-files.js';
+import { encodeLogRecord, parseLogRecords } from './log-record.js';
+import { PendingFile } from './pending-file.js';
+
+/** Needs of a {@link LogWriter}. */
+export interface LogWriterOptions {
+  /** Made when missing. */
+  readonly directory: string;
+  readonly clock: Clock;
+  readonly log: Log;
+  /** Files kept, 2 or more. */
+  readonly files: number;
+  /** A new file is begun when one has reached this size, bytes. */
+  readonly fileBytes: number;
+}
+
+/**
+ * Writes the output of one container into rotated log files. Every byte is on its way to the file when `append` returns: a
+ * writer that is killed loses nothing it was given, and a new one on the same directory goes on, also in mid-line.
+ */
+export class LogWriter {
+  private fd: number;
+  private size: number;
+  private sequence: bigint;
+  private readonly splitters: Readonly<Record<LogStream, LineSplitter>>;
+  private readonly pending: Readonly<Record<LogStream, PendingFile>>;
+  private closed = false;
+  private failing = false;
+
+  /** Opens the newest file, cuts off a record that was not written to its end, and takes up lines begun before. */
+  constructor(private readonly options: LogWriterOptions) {
+    const { directory } = options;
+    mkdirSync(directory, { recursive: true, mode: 0o700 });
+    const newest = listLogFiles(directory).at(-1);
+    const bytes = newest === undefined ? Buffer.alloc(0) : readFileSync(newest.file);
+    const { lines, consumed } = parseLogRecords(bytes);
+    this.sequence = lines.at(-1)?.sequence ?? (newest?.firstSequence ?? 1n) - 1n;
+    this.fd = openSync(newest?.file ?? path.join(directory, logFileName(1n)), 'a', 0o600);
+    if (consumed < bytes.length) ftruncateSync(this.fd, consumed);
+    this.size = consumed;
+    const opened = (stream: LogStream): PendingFile => new PendingFile(path.join(directory, `${stream}.pending`));
+    this.pending = { stdout: opened('stdout'), stderr: opened('stderr') };
+    const resumed = (stream: LogStream): LineSplitter => {
+      const lastOfStream = lines.findLast((line) => line.stream === stream)?.sequence ?? 0n;
+      return new LineSplitter(this.pending[stream].read(lastOfStream));
+    };
+    this.splitters = { stdout: resumed('stdout'), stderr: resumed('stderr') };
+  }
+
+  /** Takes what the container wrote. */
+  append(stream: LogStream, chunk: Uint8Array): void {
+    if (this.closed) return;
+    const splitter = this.splitters[stream];
+    const hadPending = splitter.pending.length > 0;
+    this.write(stream, splitter.feed(chunk));
+    if (hadPending || splitter.pending.length > 0) this.pending[stream].write(this.sequence, splitter.pending);
+  }
+
+  /** The output has ended: writes the last lines that had no line end, and closes. */
+  end(): void {
+    if (this.closed) return;
+    for (const stream of ['stdout', 'stderr'] as const) {
+      const last = this.splitters[stream].flush();
+      if (last !== undefined) this.write(stream, [last]);
+      this.pending[stream].write(this.sequence, new Uint8Array(0));
+    }
+    this.close();
+  }
+
+  /** Lets go of the files; another writer can go on. */
+  close(): void {
+    if (this.closed) return;
+    this.closed = true;
+    closeSync(this.fd);
+    this.pending.stdout.close();
+    this.pending.stderr.close();
+  }
+
+  private write(stream: LogStream, lines: readonly SplitLine[]): void {
+    if (lines.length === 0) return;
+    const timeMs = this.options.clock.wallTime();
+    let { sequence } = this;
+    const records = Buffer.concat(
+      lines.map(({ text, partial }) => encodeLogRecord({ sequence: ++sequence, timeMs, stream, text, partial })),
+    );
+    try {
+      if (this.size >= this.options.fileBytes) this.rotate();
+      writeWhole(this.fd, records);
+      this.size += records.length;
+      this.sequence = sequence;
+      this.failing = false;
+    } catch (reason) {
+      this.refused(reason, lines.length);
+    }
+  }
+
+  /** A full disk must not stop the container: its lines are dropped, the log stays whole, and the operator is told once. */
+  private refused(reason: unknown, lineCount: number): void {
+    if (!this.failing)
+      this.options.log.error('log lines dropped', { directory: this.options.directory, lineCount, error: String(reason) });
+    this.failing = true;
+    const written = fstatSync(this.fd).size;
+    if (written > this.size) ftruncateSync(this.fd, this.size);
+  }
+
+  private rotate(): void {
+    const { directory, files } = this.options;
+    const next = openSync(path.join(directory, logFileName(this.sequence + 1n)), 'a', 0o600);
+    closeSync(this.fd);
+    this.fd = next;
+    this.size = 0;
+    const kept = listLogFiles(directory);
+    for (const { file } of kept.slice(0, Math.max(0, kept.length - files))) rmSync(file, { force: true });
+  }
+}
+
+/** A write to a file is cut short only when the disk is full or a signal comes; the next one tells which. */
+function writeWhole(fd: number, bytes: Buffer): void {
+  let done = 0;
+  while (done < bytes.length) done += writeSync(fd, bytes, done);
+}

@@ -1,0 +1,8 @@
+import { describeContainerRuntime } from '@cloudless/runtime/conformance';
+import { openRealMachine } from './testing/real-machine.js';
+
+describeContainerRuntime('the process runtime', {
+  open: () => openRealMachine(),
+  unknownCommand: ['no-such-executable'],
+  rotatingLines: 5_000,
+});

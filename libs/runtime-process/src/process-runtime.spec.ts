@@ -1,0 +1,446 @@
+import { spawn } from 'node:child_process';
+import { chmodSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { createSeededRandom, randomHex, toContainerId, type Clock, type ContainerId } from '@cloudless/base';
+import type { ContainerRequest, ContainerRuntime, ContainerStatus, LogLine } from '@cloudless/runtime';
+import { behaviourScript, type Behaviour } from '@cloudless/runtime/conformance';
+import { openProcessRuntime } from './index.js';
+import {
+  openRealMachine,
+  processesOf,
+  runtimeOptions,
+  SUPERVISOR_COMMAND,
+  until,
+  type RealMachine,
+} from './testing/real-machine.js';
+import { realClock } from './testing/system.js';
+import { isAlive, startTokenOf } from './system/process-identity.js';
+
+const random = createSeededRandom(99);
+const never = (): AbortSignal => new AbortController().signal;
+const aContainerId = (): ContainerId => toContainerId(randomHex(random, 32));
+const textOf = (line: LogLine): string => Buffer.from(line.text).toString();
+
+let machine: RealMachine;
+const machines: RealMachine[] = [];
+async function aMachine(overrides: Parameters<typeof openRealMachine>[0] = {}): Promise<RealMachine> {
+  machine = await openRealMachine(overrides);
+  machines.push(machine);
+  return machine;
+}
+afterEach(async () => {
+  for (const each of machines.splice(0)) await each.dispose();
+});
+
+function request(behaviour: Behaviour, overrides: Partial<ContainerRequest> = {}): ContainerRequest {
+  return {
+    containerId: aContainerId(),
+    labels: {},
+    command: machine.command(behaviour),
+    args: [],
+    env: {},
+    ports: [],
+    limits: {},
+    ...overrides,
+  };
+}
+
+async function lines(runtime: ContainerRuntime, id: ContainerId, follow = true): Promise<readonly string[]> {
+  const all: string[] = [];
+  for await (const line of runtime.logs(id, { follow }, never())) all.push(textOf(line));
+  return all;
+}
+
+async function exitOf(runtime: ContainerRuntime, id: ContainerId): Promise<ContainerStatus> {
+  const events = runtime.events(never());
+  const known = (await runtime.list()).find(({ containerId }) => containerId === id);
+  if (known?.phase === 'exited') return known;
+  for await (const { kind, status } of events) if (kind === 'exited' && status.containerId === id) return status;
+  throw new Error('the events ended');
+}
+
+async function execText(runtime: ContainerRuntime, id: ContainerId, script: string): Promise<string> {
+  let text = '';
+  for await (const event of runtime.exec(id, { command: ['/bin/sh', '-c', script] }, never())) {
+    if (event.kind === 'output') text += Buffer.from(event.data).toString();
+  }
+  return text;
+}
+
+const numbered = (to: number): readonly string[] => Array.from({ length: to }, (_, index) => `line ${index + 1}`);
+
+describe('when the supervisor is killed', () => {
+  async function killSupervisor(): Promise<void> {
+    const pid = await machine.runtime.supervisorPid();
+    const token = startTokenOf(pid) ?? '';
+    const lost = machine.runtime.events(never())[Symbol.asyncIterator]().next();
+    process.kill(pid, 'SIGKILL');
+    await expect(lost).rejects.toMatchObject({ kind: 'unavailable' });
+    await until(() => !isAlive(pid, token));
+  }
+
+  it('a new one adopts what runs: same processes, same ports, no restart, log without gap', async () => {
+    const { runtime } = await aMachine();
+    const asked = request(
+      [
+        { step: 'number', stream: 'stdout', from: 1, to: 500 },
+        { step: 'write', stream: 'stdout', text: 'half a ' },
+        { step: 'gate', name: 'go' },
+        { step: 'write', stream: 'stdout', text: 'line\n' },
+        { step: 'number', stream: 'stdout', from: 501, to: 600 },
+        { step: 'hold' },
+      ],
+      {
+        ports: [{ name: 'http', port: 80, protocol: 'tcp' }],
+        labels: { replica: 'web-1' },
+        env: { NAME: 'kept' },
+      },
+    );
+    const { containerId } = await runtime.start(asked);
+    const follower = runtime.logs(containerId, { follow: true }, never())[Symbol.asyncIterator]();
+    const seen: string[] = [];
+    const readTo = async (wanted: string): Promise<void> => {
+      while (seen.at(-1) !== wanted) seen.push(textOf((await follower.next()).value as LogLine));
+    };
+    await readTo('line 500');
+    const before = await runtime.list();
+    await killSupervisor();
+    expect(await runtime.list()).toEqual(before);
+    await machine.openGate('go');
+    await readTo('line 600');
+    expect(seen).toEqual([...numbered(500), 'half a line', ...numbered(600).slice(500)]);
+    expect(await execText(runtime, containerId, 'echo $NAME')).toBe('kept\n');
+    expect(await runtime.stop(containerId, 0)).toMatchObject({ phase: 'exited', exitCode: -1 });
+    expect(processesOf(machine)).toEqual([]);
+  });
+
+  it('what a container wrote and how it ended while no supervisor lived is not lost, but for the exit code', async () => {
+    const { runtime } = await aMachine();
+    const { containerId, pid = 0 } = await runtime.start(
+      request([
+        { step: 'gate', name: 'go' },
+        { step: 'number', stream: 'stdout', from: 1, to: 100 },
+        { step: 'exit', code: 3 },
+      ]),
+    );
+    const token = startTokenOf(pid) ?? '';
+    await runtime.list();
+    const supervisor = await runtime.supervisorPid();
+    process.kill(supervisor, 'SIGSTOP'); // so that it sees nothing of what follows
+    await machine.openGate('go');
+    await until(() => !isAlive(pid, token));
+    process.kill(supervisor, 'SIGKILL');
+    await until(() => startTokenOf(supervisor) === undefined);
+    const status = await retried(() => exitOf(runtime, containerId));
+    expect(status).toMatchObject({ exitCode: -1, reason: 'ended while nobody could see its exit code' });
+    expect(await lines(runtime, containerId)).toEqual(numbered(100));
+  });
+
+  it('commands that ran end, as their callers have failed', async () => {
+    const { runtime } = await aMachine();
+    const { containerId } = await runtime.start(request([{ step: 'hold' }]));
+    const running = runtime.exec(
+      containerId,
+      { command: machine.command([{ step: 'child', name: 'orphan' }, { step: 'hold' }]) },
+      never(),
+    );
+    const outcome = expect(running[Symbol.asyncIterator]().next()).rejects.toMatchObject({ kind: 'unavailable' });
+    await machine.childStarted('orphan');
+    await killSupervisor();
+    await outcome;
+    await runtime.list();
+    await machine.childEnded('orphan');
+  });
+
+  it('and the machine was started anew, containers are lost with it', async () => {
+    const { runtime } = await aMachine();
+    const { containerId } = await runtime.start(request([{ step: 'hold' }], { labels: { replica: 'a' } }));
+    await runtime.close();
+    const state = path.join(machine.directory, 'containers', containerId, 'state.json');
+    const [supervisor = 0] = supervisorsOf(machine.directory);
+    process.kill(supervisor, 'SIGKILL');
+    await until(() => startTokenOf(supervisor) === undefined);
+    writeFileSync(state, readFileSync(state, 'utf8').replace(/"bootId":"[^"]*"/, '"bootId":"another"'));
+    const again = await machine.reopen();
+    expect(await again.list()).toMatchObject([
+      { phase: 'exited', exitCode: -1, reason: 'lost with the machine', labels: { replica: 'a' } },
+    ]);
+    expect(await lines(again, containerId)).toEqual([]);
+  });
+
+  it('damaged and half-made records are cleared away', async () => {
+    const { runtime } = await aMachine();
+    const ids = await Promise.all([0, 1].map(async () => (await runtime.start(request([{ step: 'hold' }]))).containerId));
+    await runtime.close();
+    const [supervisor = 0] = supervisorsOf(machine.directory);
+    process.kill(supervisor, 'SIGKILL');
+    await until(() => startTokenOf(supervisor) === undefined);
+    const state = (id: ContainerId | undefined): string => path.join(machine.directory, 'containers', id ?? '', 'state.json');
+    writeFileSync(state(ids[0]), '{"format":1,"phase":"run');
+    writeFileSync(state(ids[1]), '{"format":1,"phase":"starting"}');
+    const again = await machine.reopen();
+    expect(await again.list()).toEqual([]);
+    expect(readdirSync(path.join(machine.directory, 'containers'))).toEqual([]);
+    await until(() => processesOf(machine).length === 0);
+  });
+});
+
+/** Supervisors of a directory, found by their arguments. */
+function supervisorsOf(directory: string): readonly number[] {
+  return readdirSync('/proc').flatMap((entry) => {
+    try {
+      const args = readFileSync(`/proc/${entry}/cmdline`, 'utf8').split('\0');
+      return /^\d+$/.test(entry) && args.includes(directory) && args.some((arg) => arg.endsWith('supervisor-main.ts'))
+        ? [Number(entry)]
+        : [];
+    } catch {
+      return [];
+    }
+  });
+}
+
+async function retried<Result>(action: () => Promise<Result>): Promise<Result> {
+  for (;;) {
+    try {
+      return await action();
+    } catch (reason) {
+      if ((reason as { kind?: string }).kind !== 'unavailable') throw reason;
+    }
+  }
+}
+
+describe('processes', () => {
+  it('the example of the README', async () => {
+    const { runtime } = await aMachine();
+    const { containerId } = await runtime.start(request([], { command: ['/bin/sh', '-c', 'echo hello; exit 3'] }));
+    expect(await lines(runtime, containerId)).toEqual(['hello']);
+    expect(await exitOf(runtime, containerId)).toMatchObject({ exitCode: 3 });
+    await runtime.shutdown();
+    expect(processesOf(machine)).toEqual([]);
+  });
+
+  it('a killed container is reported at once', async () => {
+    const { runtime } = await aMachine();
+    const { containerId, pid = 0 } = await runtime.start(request([{ step: 'hold' }]));
+    const exit = exitOf(runtime, containerId);
+    await runtime.list();
+    process.kill(pid, 'SIGKILL');
+    expect(await exit).toMatchObject({ exitCode: 137, reason: 'killed by SIGKILL' });
+  });
+
+  it('a client that is killed while its container writes loses no line and repeats none', async () => {
+    await aMachine();
+    const id = aContainerId();
+    const script = behaviourScript([{ step: 'number', stream: 'stdout', from: 1, to: 10_000 }], '/nowhere');
+    const main = fileURLToPath(new URL('./testing/client-main.ts', import.meta.url));
+    const [node = '', ...flags] = SUPERVISOR_COMMAND.slice(0, -1);
+    const client = spawn(node, [...flags, main, machine.directory, id, script, ...SUPERVISOR_COMMAND], {
+      stdio: ['ignore', 'pipe', 'inherit'],
+    });
+    const closed = new Promise((resolve) => client.once('exit', resolve));
+    await new Promise<void>((resolve) => client.stdout.once('data', () => resolve()));
+    client.kill('SIGKILL');
+    await closed;
+    expect(await lines(machine.runtime, id)).toEqual(numbered(10_000));
+  }, 20_000);
+
+  it('a daemon that left the session of its container does not outlive it', async () => {
+    const { runtime } = await aMachine();
+    const script = `setsid sh -c 'echo $$ > ${machine.directory}/daemon; exec sleep 3600' >/dev/null 2>&1 & until [ -s ${machine.directory}/daemon ]; do sleep 0.02; done`;
+    const { containerId } = await runtime.start(request([], { command: ['/bin/sh', '-c', script] }));
+    await exitOf(runtime, containerId);
+    const daemon = Number(readFileSync(path.join(machine.directory, 'daemon'), 'utf8'));
+    await until(() => startTokenOf(daemon) === undefined);
+  });
+
+  it('gets PATH, HOME, its own variables, ports and mark, and nothing of the agent', async () => {
+    const { runtime } = await aMachine();
+    const asked = request([], {
+      command: ['env'],
+      env: { OWN: 'yes' },
+      ports: [
+        { name: 'http', port: 80, protocol: 'tcp' },
+        { name: 'dns-in', port: 53, protocol: 'udp' },
+      ],
+    });
+    const { containerId, endpoints } = await runtime.start(asked);
+    const variables = Object.fromEntries((await lines(runtime, containerId)).map((line) => line.split('=') as [string, string]));
+    const [http, dns] = endpoints.map(({ port }) => String(port));
+    expect(variables).toEqual({
+      PATH: expect.stringContaining('/usr/bin'),
+      HOME: path.join(machine.directory, 'containers', containerId, 'work'),
+      OWN: 'yes',
+      PORT: http,
+      CLOUDLESS_PORT_HTTP: http,
+      CLOUDLESS_PORT_DNS_IN: dns,
+      CLOUDLESS_CONTAINER_ID: containerId,
+    });
+  });
+
+  it('can write to /dev/stderr, in containers and commands', async () => {
+    const { runtime } = await aMachine();
+    const { containerId } = await runtime.start(
+      request([], { command: ['/bin/sh', '-c', 'echo a >/dev/stderr; echo b >/dev/stdout; exec sleep 3600'] }),
+    );
+    expect(await execText(runtime, containerId, 'echo c >/dev/stderr; echo d >/dev/stdout')).toMatch(/^(c\nd\n|d\nc\n)$/);
+    await runtime.stop(containerId, 0);
+    expect([...(await lines(runtime, containerId))].sort()).toEqual(['a', 'b']);
+  });
+
+  it.each([
+    {
+      name: 'a missing directory',
+      overrides: { workingDir: '/no/such/place' },
+      kind: 'invalid',
+      text: /workingDir: no directory/,
+    },
+    {
+      name: 'an executable that is a directory',
+      overrides: { command: ['/tmp'] },
+      kind: 'invalid',
+      text: /no executable file \/tmp/,
+    },
+    { name: 'a NUL in an argument', overrides: { args: ['a\0b'] }, kind: 'invalid', text: /NUL/ },
+    { name: 'an image', overrides: { image: 'nginx' }, kind: 'unimplemented', text: /image/ },
+    { name: 'a limit of memory', overrides: { limits: { memoryBytes: 1 } }, kind: 'unimplemented', text: /limits\.memoryBytes/ },
+    { name: 'a limit of CPU', overrides: { limits: { cpuMillis: 1 } }, kind: 'unimplemented', text: /limits\.cpuMillis/ },
+    { name: 'a request of more than 1 MiB', overrides: { env: { BIG: 'x'.repeat(1 << 20) } }, kind: 'invalid', text: /1 MiB/ },
+    {
+      name: 'a script whose interpreter is missing',
+      overrides: { command: ['SCRIPT'] },
+      kind: 'invalid',
+      text: /cannot be started/,
+    },
+  ])('refuses $name and leaves nothing', async ({ overrides, kind, text }) => {
+    const { runtime } = await aMachine();
+    const script = path.join(machine.directory, 'script');
+    writeFileSync(script, '#!/no/such/interpreter\n', { mode: 0o700 });
+    const command = overrides.command?.[0] === 'SCRIPT' ? { command: [script] } : {};
+    const refused = runtime.start(request([{ step: 'hold' }], { ...overrides, ...command }));
+    await expect(refused).rejects.toMatchObject({ kind, message: expect.stringMatching(text) });
+    expect(readdirSync(path.join(machine.directory, 'containers'))).toEqual([]);
+  });
+
+  it.each(['', '../x', 'a'.repeat(63), 'A'.repeat(64), `${'a'.repeat(63)}/`, `${'a'.repeat(64)}\0`])(
+    'refuses the id %j everywhere',
+    async (text) => {
+      const { runtime } = await aMachine();
+      const id = toContainerId(text);
+      const invalid = { kind: 'invalid' };
+      await expect(runtime.start(request([], { containerId: id }))).rejects.toMatchObject(invalid);
+      await expect(runtime.stop(id, 0)).rejects.toMatchObject(invalid);
+      await expect(runtime.remove(id)).rejects.toMatchObject(invalid);
+      await expect(lines(runtime, id)).rejects.toMatchObject(invalid);
+      await expect(execText(runtime, id, 'true')).rejects.toMatchObject(invalid);
+    },
+  );
+});
+
+describe('ports', () => {
+  it('skips ports in use, gives each once, takes them back, and says when there is none', async () => {
+    const server = createServer();
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+    const { port: used } = server.address() as { port: number };
+    const { runtime } = await aMachine({ portRange: { from: used, to: used + 1 } });
+    const ports = [{ name: 'http', port: 80, protocol: 'tcp' as const }];
+    const first = await runtime.start(request([{ step: 'hold' }], { ports }));
+    expect(first.endpoints).toEqual([{ portName: 'http', ip: '127.0.0.1', port: used + 1 }]);
+    await expect(runtime.start(request([{ step: 'hold' }], { ports }))).rejects.toMatchObject({ kind: 'exhausted' });
+    await runtime.stop(first.containerId, 0);
+    expect((await runtime.start(request([{ step: 'hold' }], { ports }))).endpoints).toEqual(first.endpoints);
+    await new Promise((resolve) => server.close(resolve));
+  });
+});
+
+describe('the supervisor', () => {
+  it('is one, however many clients open the directory at once', async () => {
+    await aMachine();
+    await machine.runtime.shutdown();
+    const clients = await Promise.all(Array.from({ length: 4 }, () => machine.another()));
+    const pids = new Set(await Promise.all(clients.map((client) => client.supervisorPid())));
+    expect(pids.size).toBe(1);
+    await until(() => supervisorsOf(machine.directory).length === 1);
+    expect(supervisorsOf(machine.directory)).toEqual([...pids]);
+  });
+
+  it('ends by itself when it has no client and nothing runs, and what ended stays known', async () => {
+    const { runtime } = await aMachine({ idleMs: 100 });
+    const pid = await runtime.supervisorPid();
+    const token = startTokenOf(pid) ?? '';
+    const { containerId } = await runtime.start(request([{ step: 'exit', code: 6 }]));
+    await exitOf(runtime, containerId);
+    await runtime.close();
+    await until(() => !isAlive(pid, token));
+    expect(await (await machine.reopen()).list()).toMatchObject([{ containerId, exitCode: 6 }]);
+  });
+
+  it('shutdown leaves no process, descriptor, handle or timer', async () => {
+    const timers = new Set<object>();
+    const clock: Clock = {
+      ...realClock,
+      setTimer: (delayMs, action) => {
+        const timer = realClock.setTimer(delayMs, () => {
+          timers.delete(timer);
+          action();
+        });
+        timers.add(timer);
+        return {
+          cancel: () => {
+            timers.delete(timer);
+            timer.cancel();
+          },
+        };
+      },
+    };
+    const round = async (): Promise<void> => {
+      const { runtime } = await aMachine({ clock });
+      const pid = await runtime.supervisorPid();
+      const behaviour: Behaviour = [
+        { step: 'number', stream: 'stdout', from: 1, to: 5 },
+        { step: 'child', name: 'c' },
+        { step: 'hold' },
+      ];
+      const { containerId } = await runtime.start(request(behaviour));
+      const following = lines(runtime, containerId).catch((reason: { kind: string }) => reason.kind);
+      await machine.childStarted('c');
+      await runtime.shutdown();
+      expect([numbered(5), 'unavailable']).toContainEqual(await following);
+      expect(startTokenOf(pid)).toBeUndefined();
+      expect(processesOf(machine)).toEqual([]);
+    };
+    await round(); // what Node makes once and keeps, such as its inotify descriptor, is there from now on
+    const before = held();
+    await round();
+    expect(held()).toEqual(before);
+    expect(timers.size).toBe(0);
+  });
+
+  it('keeps its directory, socket and records private, also when the path is long', async () => {
+    const home = mkdtempSync(path.join(tmpdir(), 'cloudless-long-'));
+    const directory = path.join(home, 'd'.repeat(120), 'runtime');
+    const runtime = await openProcessRuntime(runtimeOptions(directory));
+    const { containerId } = await runtime.start({ ...request([], { command: ['sleep', '3600'] }) });
+    const mode = (...parts: string[]): number => statSync(path.join(directory, ...parts)).mode & 0o777;
+    expect([mode(), mode('socket'), mode('containers', containerId, 'state.json')]).toEqual([0o700, 0o600, 0o600]);
+    await runtime.shutdown();
+    rmSync(home, { recursive: true });
+  });
+
+  it('does not serve a directory that others can read', async () => {
+    const home = mkdtempSync(path.join(tmpdir(), 'cloudless-open-'));
+    const directory = path.join(home, 'runtime');
+    mkdirSync(directory);
+    chmodSync(directory, 0o750);
+    await expect(openProcessRuntime(runtimeOptions(directory))).rejects.toMatchObject({ kind: 'precondition' });
+    rmSync(home, { recursive: true });
+  });
+});
+
+/** Open descriptors and handles of this process; requests in flight are the test runner's. */
+function held(): { readonly descriptors: number; readonly handles: readonly string[] } {
+  const handles = process.getActiveResourcesInfo().filter((kind) => !['FSReqCallback', 'Immediate', 'Timeout'].includes(kind));
+  return { descriptors: readdirSync('/proc/self/fd').length, handles: handles.sort() };
+}

@@ -1,0 +1,285 @@
+import { chmodSync, mkdirSync, statSync } from 'node:fs';
+import path from 'node:path';
+import {
+  backoffDelayMs,
+  CloudlessError,
+  errorFields,
+  errorKindOf,
+  sleep,
+  type Clock,
+  type ContainerId,
+  type Log,
+  type Random,
+  type StopSignal,
+} from '@cloudless/base';
+import {
+  PushQueue,
+  type ContainerEvent,
+  type ContainerRequest,
+  type ContainerRuntime,
+  type ContainerStatus,
+  type ExecEvent,
+  type ExecRequest,
+  type LogLine,
+  type LogRequest,
+} from '@cloudless/runtime';
+import { Connection, gone, type Answer } from './client/connection.js';
+import { execOver } from './client/exec-stream.js';
+import { connectOrStart } from './client/launcher.js';
+import { OutputKeeper } from './client/output-keeper.js';
+import { readLog } from './logs/log-reader.js';
+import { layout } from './supervisor/container-paths.js';
+import { eitherSignal } from './client/either-signal.js';
+import { isAlive, startTokenOf } from './system/process-identity.js';
+import type { SupervisorSettings } from './wire/messages.js';
+
+/** Needs of {@link openProcessRuntime}. */
+export interface ProcessRuntimeOptions {
+  /** Absolute path of the runtime's own directory; made with mode 0700 when missing. One supervisor serves it. */
+  readonly directory: string;
+  /** Command that calls `runSupervisor`, such as `[process.execPath, '/opt/cloudless/agent.js', 'supervisor']`. Two arguments are added to it. */
+  readonly supervisorCommand: readonly string[];
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly log: Log;
+  /** Ports given to containers, both included. Default 20000 to 29999. */
+  readonly portRange?: { readonly from: number; readonly to: number };
+  /** IP address at which ports are checked and reported. Default 127.0.0.1. */
+  readonly address?: string;
+  /** PATH of containers that set none. Default the usual system folders. */
+  readonly path?: string;
+  /** Log files kept per container, 2 or more, and the size in bytes at which a new one begins. Default 4 of 4 MiB. */
+  readonly logFiles?: number;
+  readonly logFileBytes?: number;
+  /** The supervisor ends by itself after this many milliseconds without a client and a running container. Default 30 000. */
+  readonly idleMs?: number;
+}
+
+/** The process runtime: what it adds to every runtime. */
+export interface ProcessRuntime extends ContainerRuntime {
+  /** Process id of the supervisor; starts one when none lives. */
+  supervisorPid(): Promise<number>;
+  /**
+   * Stops every container, ends the supervisor and closes: no process is left behind. The records and logs stay, and a
+   * runtime opened later finds them.
+   * @param graceMs - Between SIGTERM and SIGKILL. Default 0: at once.
+   */
+  shutdown(graceMs?: number): Promise<void>;
+}
+
+const DEFAULT_PATH = '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin';
+/** A reader of events this far behind is cut off. */
+const EVENT_LIMIT = 10_000;
+/** A supervisor that died is replaced at once; one that dies again and again, or cannot be started, ever more slowly. */
+const RECONNECT = { firstMs: 10, maxMs: 5_000, jitter: 0.2 };
+const SHUTDOWN_POLL_MS = 2;
+
+/**
+ * Opens the process runtime of a directory: connects to its supervisor, or starts one.
+ * @throws kind `precondition` when others can get at the directory or an incompatible supervisor lives, `unavailable` when
+ *   no supervisor can be started, `invalid` for wrong options.
+ */
+export async function openProcessRuntime(options: ProcessRuntimeOptions): Promise<ProcessRuntime> {
+  const { portRange = { from: 20_000, to: 29_999 }, logFiles = 4, logFileBytes = 4 * 1024 * 1024 } = options;
+  if (!path.isAbsolute(options.directory)) throw new CloudlessError('invalid', 'directory: must be an absolute path');
+  const { from, to } = portRange;
+  if (!(Number.isInteger(from) && Number.isInteger(to) && 1 <= from && from <= to && to <= 65_535)) {
+    throw new CloudlessError('invalid', 'portRange: must be two ports in order');
+  }
+  if (!(logFiles >= 2 && logFileBytes >= 1))
+    throw new CloudlessError('invalid', 'logFiles: must be 2 or more, of 1 byte or more');
+  makePrivate(options.directory);
+  const settings: SupervisorSettings = {
+    portRange,
+    address: options.address ?? '127.0.0.1',
+    path: options.path ?? DEFAULT_PATH,
+    logFiles,
+    logFileBytes,
+  };
+  const runtime = new SupervisedRuntime(options, settings);
+  await runtime.supervisorPid();
+  return runtime;
+}
+
+function makePrivate(directory: string): void {
+  if (mkdirSync(directory, { recursive: true, mode: 0o700 }) !== undefined) chmodSync(directory, 0o700);
+  if ((statSync(directory).mode & 0o077) !== 0) {
+    throw new CloudlessError('precondition', `directory ${directory} is open to others: make it private (chmod 700)`);
+  }
+}
+
+class SupervisedRuntime implements ProcessRuntime {
+  readonly name = 'process';
+  private connecting: Promise<Connection> | undefined;
+  private readonly closing = new AbortController();
+  private readonly listeners = new Set<PushQueue<ContainerEvent>>();
+  private readonly keeper: OutputKeeper;
+  private failures = 0;
+
+  constructor(
+    private readonly options: ProcessRuntimeOptions,
+    private readonly settings: SupervisorSettings,
+  ) {
+    this.keeper = new OutputKeeper(options.directory);
+  }
+
+  async version(): Promise<string> {
+    const { hello } = await this.connection();
+    return hello.version;
+  }
+
+  capabilities(): readonly string[] {
+    return ['runtime.process'];
+  }
+
+  async supervisorPid(): Promise<number> {
+    return (await this.connection()).hello.pid;
+  }
+
+  async start(request: ContainerRequest): Promise<ContainerStatus> {
+    return statusOf(await (await this.connection()).request({ type: 'start', request }));
+  }
+
+  async stop(containerId: ContainerId, graceMs: number): Promise<ContainerStatus> {
+    return statusOf(await (await this.connection()).request({ type: 'stop', containerId, graceMs }));
+  }
+
+  async remove(containerId: ContainerId): Promise<void> {
+    await (await this.connection()).request({ type: 'remove', containerId });
+  }
+
+  async list(): Promise<readonly ContainerStatus[]> {
+    return (await (await this.connection()).request({ type: 'list' })).items;
+  }
+
+  events(signal: StopSignal): AsyncIterable<ContainerEvent> {
+    const queue: PushQueue<ContainerEvent> = new PushQueue<ContainerEvent>({
+      limit: EVENT_LIMIT,
+      signal,
+      onClose: () => queueMicrotask(() => this.listeners.delete(queue)),
+    });
+    if (this.closing.signal.aborted) queue.fail(gone());
+    else this.listeners.add(queue);
+    return queue;
+  }
+
+  async *logs(containerId: ContainerId, request: LogRequest, signal: StopSignal): AsyncGenerator<LogLine> {
+    const connection = await this.connection();
+    const { phase } = statusOf(await connection.request({ type: 'inspect', containerId }));
+    if (phase === 'exited') await connection.drained(containerId);
+    const directory = layout.log(layout.container(this.options.directory, containerId));
+    const stop = eitherSignal(signal, this.closing.signal);
+    try {
+      yield* readLog({ directory, request, signal: stop.signal, drained: () => this.drained(containerId) });
+    } finally {
+      stop.release();
+    }
+    if (this.closing.signal.aborted && !signal.aborted) throw gone();
+  }
+
+  async *exec(containerId: ContainerId, request: ExecRequest, signal: StopSignal): AsyncGenerator<ExecEvent> {
+    await this.connection();
+    yield* execOver(this.options.directory, this.settings, containerId, request, signal);
+  }
+
+  async close(): Promise<void> {
+    if (this.closing.signal.aborted) return;
+    const { connecting } = this;
+    this.closing.abort();
+    const connection = await connecting?.catch(() => undefined);
+    connection?.close();
+    this.keeper.close();
+    this.failListeners();
+  }
+
+  async shutdown(graceMs = 0): Promise<void> {
+    const connection = await this.connection();
+    const { pid } = connection.hello;
+    const startToken = startTokenOf(pid);
+    await connection.request({ type: 'shutdown', graceMs });
+    await this.close();
+    while (startToken !== undefined && isAlive(pid, startToken)) await sleep(this.options.clock, SHUTDOWN_POLL_MS);
+  }
+
+  /** The connection that lives, or a new one. */
+  private connection(): Promise<Connection> {
+    if (this.closing.signal.aborted) return Promise.reject(gone());
+    if (this.connecting === undefined) {
+      const attempt = this.connect();
+      this.connecting = attempt;
+      attempt.catch(() => {
+        if (this.connecting === attempt) this.connecting = undefined;
+      });
+    }
+    return this.connecting;
+  }
+
+  private async connect(): Promise<Connection> {
+    const { directory, supervisorCommand, idleMs = 30_000, clock } = this.options;
+    try {
+      let lost = (): void => undefined;
+      const open = (): Promise<Connection> =>
+        Connection.open(directory, this.settings, { onEvent: (event) => this.onEvent(event), onClose: () => lost() });
+      const connection = await connectOrStart(open, { directory, supervisorCommand, idleMs, clock }, this.closing.signal);
+      lost = () => this.lost();
+      if (!connection.isOpen) throw gone();
+      this.keeper.set((await connection.request({ type: 'list' })).items);
+      this.failures = 0;
+      return connection;
+    } catch (reason) {
+      throw this.closing.signal.aborted ? gone() : reason;
+    }
+  }
+
+  /** The supervisor went away: who listens must list anew, and a new one must come, as containers wait for it. */
+  private lost(): void {
+    this.connecting = undefined;
+    this.failListeners();
+    if (this.closing.signal.aborted) return;
+    this.options.log.warn('supervisor lost', { directory: this.options.directory });
+    void this.reconnect();
+  }
+
+  private async reconnect(): Promise<void> {
+    const { clock, random, log } = this.options;
+    while (!this.closing.signal.aborted) {
+      try {
+        await this.connection();
+        return;
+      } catch (reason) {
+        if (this.closing.signal.aborted) return;
+        this.failures += 1;
+        log.warn('supervisor not reached', errorFields(reason));
+      }
+      await sleep(clock, backoffDelayMs(RECONNECT, this.failures, random), this.closing.signal).catch(() => undefined);
+    }
+  }
+
+  /** Asks again after a supervisor was replaced: the log goes on, so its followers do. */
+  private async drained(containerId: ContainerId): Promise<void> {
+    for (;;) {
+      try {
+        const connection = await this.connection();
+        return await connection.drained(containerId);
+      } catch (reason) {
+        if (errorKindOf(reason) === 'notFound') return; // removed: nothing more will come
+        if (errorKindOf(reason) !== 'unavailable' || this.closing.signal.aborted) throw reason;
+      }
+    }
+  }
+
+  private onEvent(event: ContainerEvent): void {
+    this.keeper.follow(event.status);
+    for (const queue of [...this.listeners]) queue.push(event);
+  }
+
+  private failListeners(): void {
+    for (const queue of [...this.listeners]) queue.fail(gone());
+    this.listeners.clear();
+  }
+}
+
+function statusOf({ status }: Answer): ContainerStatus {
+  if (status === undefined) throw new CloudlessError('internal', 'the supervisor answered without a status');
+  return status;
+}

@@ -1,0 +1,14 @@
+import path from 'node:path';
+import type { ContainerId } from '@cloudless/base';
+import type { LogStream } from '@cloudless/runtime';
+
+/** Where things are in the directory of a supervisor; the client reads logs and holds pipes by the same names. */
+export const layout = {
+  socket: (directory: string): string => path.join(directory, 'socket'),
+  containers: (directory: string): string => path.join(directory, 'containers'),
+  fifos: (directory: string): string => path.join(directory, 'fifos'),
+  container: (directory: string, containerId: ContainerId | string): string => path.join(directory, 'containers', containerId),
+  work: (containerDirectory: string): string => path.join(containerDirectory, 'work'),
+  log: (containerDirectory: string): string => path.join(containerDirectory, 'log'),
+  pipe: (containerDirectory: string, stream: LogStream): string => path.join(containerDirectory, `${stream}.fifo`),
+} as const;

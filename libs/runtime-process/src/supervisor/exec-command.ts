@@ -1,0 +1,176 @@
+import { spawn, type ChildProcess } from 'node:child_process';
+import { closeSync, constants, openSync, rmSync } from 'node:fs';
+import net from 'node:net';
+import path from 'node:path';
+import { CloudlessError, type Clock, type Timer } from '@cloudless/base';
+import type { LogStream } from '@cloudless/runtime';
+import { EXEC_MARK } from '../system/marked-processes.js';
+import { signalGroup } from '../system/process-identity.js';
+import { layout } from './container-paths.js';
+import type { FifoPool } from './fifo-pool.js';
+import { resolveExecutable, spawnFailure, type LaunchContext } from './launch-plan.js';
+import type { Companion } from './managed-container.js';
+import { PipeReader } from './pipe-reader.js';
+import { endOf } from './start-container.js';
+
+/** What a command is run with and whom it tells. */
+export interface ExecCommandOptions {
+  readonly directory: string;
+  readonly fifos: FifoPool;
+  readonly clock: Clock;
+  /** New for each command; names its pipes and marks its processes. */
+  readonly execId: string;
+  readonly command: readonly string[];
+  readonly context: LaunchContext;
+  readonly hasInput: boolean;
+  readonly onOutput: (stream: LogStream, chunk: Uint8Array) => void;
+  /** The input can take more again. */
+  readonly onInputDrained: () => void;
+  /** The command has ended and all it wrote was given to `onOutput`. */
+  readonly onEnd: (exitCode: number) => void;
+}
+
+/** As for containers: how long pipes may stay open under processes that left the group. */
+const LINGER_MS = 250;
+
+/** One command in a container, leader of its own process group. */
+export class ExecCommand implements Companion {
+  private exitCode: number | undefined;
+  private ended = false;
+  private lingering: Timer | undefined;
+
+  private constructor(
+    private readonly options: ExecCommandOptions,
+    private readonly child: ChildProcess,
+    private readonly readers: readonly PipeReader[],
+    private readonly input: net.Socket | undefined,
+  ) {
+    child.on('exit', (code, signal) => this.exited(endOf(code, signal).exitCode));
+    child.on('error', () => undefined); // only a failed signal: the exit tells
+    input?.on('error', () => this.dropInput()); // the command closed its input
+    input?.on('drain', options.onInputDrained);
+  }
+
+  /** Starts the command. @throws kind `invalid` when it cannot be started, `exhausted` when pipes or processes ran out. */
+  static async start(options: ExecCommandOptions): Promise<ExecCommand> {
+    const { command, context, execId, fifos, directory } = options;
+    const file = resolveExecutable(command, context);
+    const pipe = async (name: string): Promise<string> => {
+      const target = path.join(layout.fifos(directory), `${execId}.${name}`);
+      await fifos.take(target);
+      return target;
+    };
+    const files = [await pipe('stdout'), await pipe('stderr'), ...(options.hasInput ? [await pipe('stdin')] : [])];
+    const [stdout = '', stderr = '', stdin] = files;
+    let started: ExecCommand | undefined;
+    const reader = (stream: LogStream, target: string): PipeReader =>
+      new PipeReader(
+        target,
+        (chunk) => options.onOutput(stream, chunk),
+        () => started?.pipeEnded(),
+      );
+    const readers = [reader('stdout', stdout), reader('stderr', stderr)];
+    const theirs = [openSync(stdout, constants.O_WRONLY), openSync(stderr, constants.O_WRONLY)];
+    const inputEnds = stdin === undefined ? undefined : openInput(stdin);
+    for (const target of files) rmSync(target, { force: true }); // both ends are open: no name is needed any more
+    const [argv0 = file, ...args] = command;
+    const child = spawn(file, args, {
+      argv0,
+      cwd: context.workingDir,
+      env: { ...context.env, [EXEC_MARK]: execId },
+      detached: true,
+      stdio: [inputEnds?.theirs ?? 'ignore', theirs[0], theirs[1]],
+    });
+    for (const fd of [...theirs, ...(inputEnds === undefined ? [] : [inputEnds.theirs])]) closeSync(fd);
+    if (child.pid === undefined) {
+      for (const open of readers) open.close();
+      if (inputEnds !== undefined) closeSync(inputEnds.ours);
+      throw spawnFailure(await new Promise<NodeJS.ErrnoException>((resolve) => child.once('error', resolve)), file);
+    }
+    const input = inputEnds === undefined ? undefined : new net.Socket({ fd: inputEnds.ours, readable: false, writable: true });
+    started = new ExecCommand(options, child, readers, input);
+    for (const open of readers) open.start();
+    return started;
+  }
+
+  /** False when the sender should wait for `onInputDrained`. */
+  writeInput(chunk: Uint8Array): boolean {
+    return this.input === undefined || this.input.destroyed || this.input.write(chunk);
+  }
+
+  endInput(): void {
+    this.input?.write('', () => this.dropInput()); // after all before it was written; a pipe cannot be shut down, only closed
+  }
+
+  pause(): void {
+    for (const reader of this.readers) reader.pause();
+  }
+
+  resume(): void {
+    for (const reader of this.readers) reader.resume();
+  }
+
+  /** Ends it and its children at once; `onEnd` follows. */
+  kill(): void {
+    if (this.child.pid !== undefined && this.exitCode === undefined) signalGroup(this.child.pid, 'SIGKILL');
+  }
+
+  /** Nobody wants its output any more. */
+  close(): void {
+    this.kill();
+    this.lingering?.cancel();
+    this.dropInput();
+    for (const reader of this.readers) reader.close();
+  }
+
+  private exited(exitCode: number): void {
+    this.exitCode = exitCode;
+    if (this.child.pid !== undefined) signalGroup(this.child.pid, 'SIGKILL'); // what it left behind
+    this.dropInput();
+    if (this.openPipes === 0) this.finish();
+    else this.linger();
+  }
+
+  private openPipes = 2;
+
+  private pipeEnded(): void {
+    this.openPipes -= 1;
+    if (this.openPipes === 0 && this.exitCode !== undefined) this.finish();
+  }
+
+  /** A reader that waits for a slow caller is not cut off; a pipe that someone merely holds open is. */
+  private linger(): void {
+    this.lingering = this.options.clock.setTimer(LINGER_MS, () => {
+      if (this.readers.some((reader) => reader.isPaused)) this.linger();
+      else this.readers.forEach((reader) => reader.finish());
+    });
+  }
+
+  private finish(): void {
+    if (this.ended || this.exitCode === undefined) return;
+    this.ended = true;
+    this.lingering?.cancel();
+    this.options.onEnd(this.exitCode);
+  }
+
+  private dropInput(): void {
+    this.input?.destroy();
+  }
+}
+
+/** Both ends of a command's input. Opening it for both first lets neither of the others wait. */
+function openInput(file: string): { readonly ours: number; readonly theirs: number } {
+  const both = openSync(file, constants.O_RDWR);
+  const theirs = openSync(file, constants.O_RDONLY);
+  const ours = openSync(file, constants.O_WRONLY | constants.O_NONBLOCK);
+  closeSync(both);
+  return { ours, theirs };
+}
+
+/** How many commands may run at once on a node; each holds processes, pipes and a connection. */
+export const MAX_EXECS = 64;
+
+/** The refusal beyond {@link MAX_EXECS}. */
+export function tooManyExecs(): CloudlessError {
+  return new CloudlessError('exhausted', `more than ${MAX_EXECS} commands run at once`);
+}

@@ -1,0 +1,54 @@
+import { execFile } from 'node:child_process';
+import { mkdirSync, readdirSync, renameSync } from 'node:fs';
+import path from 'node:path';
+import { CloudlessError } from '@cloudless/base';
+
+/** Named pipes are made this many at a time, as Node cannot make them and a helper program costs milliseconds. */
+const BATCH = 64;
+/** A new batch is made when fewer than this are left. */
+const LOW = 24;
+const HELPER_PATH = '/usr/bin:/bin:/usr/sbin:/sbin:/usr/local/bin';
+
+/** Named pipes made ahead, so that a start need not wait for them. */
+export class FifoPool {
+  private readonly ready: string[];
+  private filling: Promise<void> | undefined;
+
+  /** @param directory - Made when missing; pipes that an earlier supervisor left in it are used. */
+  constructor(
+    private readonly directory: string,
+    private readonly newName: () => string,
+  ) {
+    mkdirSync(directory, { recursive: true, mode: 0o700 });
+    this.ready = readdirSync(directory).map((name) => path.join(directory, name));
+  }
+
+  /** Makes the first batch. */
+  async prepare(): Promise<void> {
+    if (this.ready.length < LOW) await this.fill();
+  }
+
+  /** Moves a pipe to `file`. @throws kind `exhausted` when none can be made. */
+  async take(file: string): Promise<void> {
+    while (this.ready.length === 0) await this.fill();
+    const next = this.ready.pop();
+    if (next !== undefined) renameSync(next, file);
+    if (this.ready.length < LOW) void this.fill().catch(() => undefined); // asked again by the one who finds none
+  }
+
+  private fill(): Promise<void> {
+    this.filling ??= this.make().finally(() => (this.filling = undefined));
+    return this.filling;
+  }
+
+  private make(): Promise<void> {
+    const files = Array.from({ length: BATCH }, () => path.join(this.directory, this.newName()));
+    return new Promise((resolve, reject) => {
+      execFile('mkfifo', ['-m', '600', ...files], { env: { PATH: HELPER_PATH } }, (cause) => {
+        if (cause !== null) return reject(new CloudlessError('exhausted', 'no named pipes could be made', { cause }));
+        this.ready.push(...files);
+        resolve();
+      });
+    });
+  }
+}

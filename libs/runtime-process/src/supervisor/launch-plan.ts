@@ -1,0 +1,112 @@
+import { accessSync, constants, statSync } from 'node:fs';
+import path from 'node:path';
+import { CloudlessError, InvalidInputError, type Violation } from '@cloudless/base';
+import type { ContainerEndpoint, ContainerRequest } from '@cloudless/runtime';
+import { CONTAINER_MARK } from '../system/marked-processes.js';
+
+/** Environment and directory of a container; its commands run in them too. */
+export interface LaunchContext {
+  readonly env: Readonly<Record<string, string>>;
+  readonly workingDir: string;
+}
+
+/** Checks what a request says, before anything is made for it. @throws kind `invalid` or `unimplemented`. */
+export function checkRequest(request: ContainerRequest): void {
+  const { image, limits } = request;
+  if (image !== undefined) throw new CloudlessError('unimplemented', 'image: the process runtime runs commands, not images');
+  if (limits.cpuMillis !== undefined)
+    throw new CloudlessError('unimplemented', 'limits.cpuMillis: the process runtime enforces no limits');
+  if (limits.memoryBytes !== undefined)
+    throw new CloudlessError('unimplemented', 'limits.memoryBytes: the process runtime enforces no limits');
+  checkContainerId(request.containerId);
+  const violations: Violation[] = [];
+  const { command, args, env, workingDir, ports } = request;
+  checkCommand([...command], violations);
+  if (args.some(hasNul)) violations.push({ field: 'args', message: 'must not hold NUL characters' });
+  for (const [name, value] of Object.entries(env)) {
+    if (name === '' || name.includes('=') || hasNul(name) || hasNul(value))
+      violations.push({ field: `env.${name}`, message: 'is no variable' });
+  }
+  if (workingDir !== undefined && !isDirectory(workingDir))
+    violations.push({ field: 'workingDir', message: `no directory ${workingDir}` });
+  const names = ports.map(({ name }) => variableOf(name));
+  if (new Set(names).size < names.length) violations.push({ field: 'ports', message: 'names must differ' });
+  if (violations.length > 0) throw new InvalidInputError(violations);
+}
+
+/** An id becomes the name of a directory, so nothing but hex digits passes. @throws kind `invalid`. */
+export function checkContainerId(containerId: unknown): void {
+  if (typeof containerId !== 'string' || !/^[0-9a-f]{64}$/.test(containerId)) {
+    throw new CloudlessError('invalid', 'containerId: must be 64 hex digits');
+  }
+}
+
+/** All that a container gets: PATH, HOME, its own variables, its ports and its mark. Nothing of the agent's environment. */
+export function environmentOf(
+  request: ContainerRequest,
+  endpoints: readonly ContainerEndpoint[],
+  defaults: { readonly path: string; readonly home: string },
+): Readonly<Record<string, string>> {
+  const ports = endpoints.map(({ portName, port }) => [`CLOUDLESS_PORT_${variableOf(portName)}`, String(port)] as const);
+  const [first] = endpoints;
+  return {
+    PATH: defaults.path,
+    HOME: defaults.home,
+    ...request.env,
+    ...(first === undefined ? {} : { PORT: String(first.port) }),
+    ...Object.fromEntries(ports),
+    [CONTAINER_MARK]: request.containerId,
+  };
+}
+
+/**
+ * The file that a command runs, found as `execvp` does, but in the PATH of the container.
+ * @throws kind `invalid` when there is none.
+ */
+export function resolveExecutable(command: readonly string[], { env, workingDir }: LaunchContext): string {
+  const violations: Violation[] = [];
+  checkCommand(command, violations);
+  const [name = ''] = command;
+  if (violations.length > 0) throw new InvalidInputError(violations);
+  const folders = name.includes('/') ? [''] : (env.PATH ?? '').split(':');
+  const file = folders.map((folder) => path.resolve(workingDir, folder, name)).find(isExecutable);
+  if (file === undefined) {
+    const where = name.includes('/')
+      ? `no executable file ${path.resolve(workingDir, name)}`
+      : `no executable ${name} in PATH ${env.PATH ?? ''}`;
+    throw new CloudlessError('invalid', `command: ${where}`);
+  }
+  return file;
+}
+
+/** Why a process could not be made, as our kind of error. */
+export function spawnFailure(cause: NodeJS.ErrnoException, file: string): CloudlessError {
+  const full = cause.code === 'EAGAIN' || cause.code === 'ENOMEM' || cause.code === 'EMFILE' || cause.code === 'ENFILE';
+  return new CloudlessError(full ? 'exhausted' : 'invalid', `command: ${file} cannot be started`, { cause });
+}
+
+function checkCommand(command: readonly string[], violations: Violation[]): void {
+  if (command.length === 0 || command[0] === '') violations.push({ field: 'command', message: 'must not be empty' });
+  if (command.some(hasNul)) violations.push({ field: 'command', message: 'must not hold NUL characters' });
+}
+
+function hasNul(text: string): boolean {
+  return text.includes('\0');
+}
+
+function variableOf(portName: string): string {
+  return portName.toUpperCase().replaceAll(/[^A-Z0-9]/g, '_');
+}
+
+function isDirectory(folder: string): boolean {
+  return path.isAbsolute(folder) && (statSync(folder, { throwIfNoEntry: false })?.isDirectory() ?? false);
+}
+
+function isExecutable(file: string): boolean {
+  try {
+    accessSync(file, constants.X_OK);
+    return statSync(file).isFile();
+  } catch {
+    return false;
+  }
+}

@@ -1,0 +1,160 @@
+import { rmSync } from 'node:fs';
+import { CloudlessError, type Clock, type Timer } from '@cloudless/base';
+import { exitReason, type ContainerStatus } from '@cloudless/runtime';
+import { isAlive, signalGroup } from '../system/process-identity.js';
+import { writeRecord } from './container-record.js';
+import type { LaunchContext } from './launch-plan.js';
+import type { ContainerOutput } from './output.js';
+
+/** How a main process ended. */
+export interface ProcessEnd {
+  readonly exitCode: number;
+  readonly reason: string;
+}
+
+/** Ended out of sight: it was adopted, so it was not our child, or no supervisor lived at the time. */
+export const UNSEEN: ProcessEnd = { exitCode: -1, reason: exitReason(-1) };
+/** The machine was started anew since. */
+export const LOST: ProcessEnd = { exitCode: -1, reason: 'lost with the machine' };
+
+/** The main process of a running container. */
+export interface MainProcess {
+  readonly pid: number;
+  readonly startToken: string;
+  /** Not a child of this supervisor: its end is seen only by looking. */
+  readonly adopted: boolean;
+}
+
+/** What a container needs of its supervisor. */
+export interface ManagedContainerDeps {
+  readonly directory: string;
+  readonly clock: Clock;
+  readonly output: ContainerOutput;
+  /** Called once, after the record is written. */
+  readonly onExit: (container: ManagedContainer) => void;
+}
+
+/** Something that runs in a container and ends with it. */
+export interface Companion {
+  kill(): void;
+}
+
+/** After the end of the main process its pipes are given this long to empty before they are closed under whoever holds them. */
+const LINGER_MS = 250;
+
+/** When a pipe of an adopted process ended, the process is looked at again after these milliseconds. */
+const HINT_LOOKS_MS = [0, 1, 3, 10, 30];
+
+/** One container: a main process, or the record of how it ended. */
+export class ManagedContainer {
+  readonly companions = new Set<Companion>();
+  private current: ContainerStatus;
+  private waiting: ((status: ContainerStatus) => void)[] = [];
+  private killing: { readonly at: number; readonly timer: Timer } | undefined;
+  private lingering: Timer | undefined;
+
+  constructor(
+    status: ContainerStatus,
+    readonly main: MainProcess | undefined,
+    private context: LaunchContext | undefined,
+    private readonly deps: ManagedContainerDeps,
+  ) {
+    this.current = status;
+  }
+
+  get status(): ContainerStatus {
+    return this.current;
+  }
+
+  get isRunning(): boolean {
+    return this.current.phase === 'running';
+  }
+
+  get ports(): readonly number[] {
+    return this.current.endpoints.map(({ port }) => port);
+  }
+
+  /** Everything written is in the log. */
+  get drained(): Promise<void> {
+    return this.deps.output.drained;
+  }
+
+  /** Where its commands run. @throws kind `precondition` when it has ended. */
+  launchContext(): LaunchContext {
+    if (!this.isRunning || this.context === undefined) {
+      throw new CloudlessError('precondition', `container ${this.current.containerId} is not running`);
+    }
+    return this.context;
+  }
+
+  stop(graceMs: number): Promise<ContainerStatus> {
+    if (!this.isRunning) return Promise.resolve(this.current);
+    const ended = new Promise<ContainerStatus>((resolve) => this.waiting.push(resolve));
+    const at = this.deps.clock.now() + Math.max(0, graceMs);
+    const first = this.killing === undefined;
+    if (this.killing === undefined || at < this.killing.at) {
+      this.killing?.timer.cancel();
+      this.killing = { at, timer: this.deps.clock.setTimer(graceMs, () => this.signal('SIGKILL')) };
+    }
+    if (graceMs <= 0) this.signal('SIGKILL');
+    else if (first) this.signal('SIGTERM');
+    return ended;
+  }
+
+  /** Looks whether an adopted process has ended. */
+  check(): void {
+    const { main } = this;
+    if (main?.adopted === true && this.isRunning && !isAlive(main.pid, main.startToken)) this.ended(UNSEEN);
+  }
+
+  /** The main process has ended: kills the rest of its group, writes the record, tells. */
+  ended({ exitCode, reason }: ProcessEnd): void {
+    if (!this.isRunning) return;
+    this.killing?.timer.cancel();
+    if (this.main !== undefined) signalGroup(this.main.pid, 'SIGKILL');
+    const { containerId, labels, startedAtMs, endpoints } = this.current;
+    const finishedAtMs = this.deps.clock.wallTime();
+    this.current = { containerId, labels, phase: 'exited', startedAtMs, finishedAtMs, exitCode, reason, endpoints };
+    this.context = undefined;
+    writeRecord(this.deps.directory, { format: 1, phase: 'exited', status: this.current });
+    for (const companion of this.companions) companion.kill();
+    this.deps.onExit(this);
+    for (const resolve of this.waiting.splice(0)) resolve(this.current);
+    if (this.deps.output.hasEnded) this.deps.output.finish();
+    else this.lingering = this.deps.clock.setTimer(LINGER_MS, () => this.deps.output.finish());
+  }
+
+  /** A pipe has no writer any more: the process has ended or is about to. */
+  pipeEnded(): void {
+    if (this.isRunning && this.main?.adopted === true) {
+      for (const delayMs of HINT_LOOKS_MS) this.deps.clock.setTimer(delayMs, () => this.check());
+    }
+    if (this.isRunning || !this.deps.output.hasEnded) return;
+    this.lingering?.cancel();
+    this.deps.output.finish();
+  }
+
+  /** Deletes logs and files. @throws kind `precondition` while it runs. */
+  remove(): void {
+    if (this.isRunning)
+      throw new CloudlessError('precondition', `container ${this.current.containerId} is running: stop it first`);
+    this.lingering?.cancel();
+    this.deps.output.finish();
+    rmSync(this.deps.directory, { recursive: true, force: true });
+  }
+
+  /** Lets go of files and timers; the process goes on. */
+  close(): void {
+    this.killing?.timer.cancel();
+    this.lingering?.cancel();
+    for (const companion of this.companions) companion.kill();
+    this.deps.output.close();
+  }
+
+  private signal(signal: 'SIGTERM' | 'SIGKILL'): void {
+    const { main } = this;
+    if (main === undefined || !this.isRunning) return;
+    if (main.adopted && !isAlive(main.pid, main.startToken)) this.ended(UNSEEN);
+    else signalGroup(main.pid, signal);
+  }
+}

@@ -1,0 +1,65 @@
+import { existsSync, rmSync } from 'node:fs';
+import type { LogStream } from '@cloudless/runtime';
+import type { LogWriter } from '../logs/log-writer.js';
+import { layout } from './container-paths.js';
+import { PipeReader } from './pipe-reader.js';
+
+/** Moves what a container writes from its two named pipes into its log. */
+export class ContainerOutput {
+  /** Resolves when everything is in the log and the pipes are gone. */
+  readonly drained: Promise<void>;
+  private readonly readers: readonly PipeReader[];
+  private readonly paths: readonly string[];
+  private open: number;
+  private settle: () => void = () => undefined;
+
+  /** @param onPipeEnd - Called when nobody holds a pipe open any more, which hints that the container has ended. */
+  constructor(
+    containerDirectory: string,
+    private readonly log: LogWriter,
+    private readonly onPipeEnd: () => void,
+  ) {
+    this.drained = new Promise((resolve) => (this.settle = resolve));
+    this.paths = (['stdout', 'stderr'] as const).map((stream) => layout.pipe(containerDirectory, stream));
+    const reader = (stream: LogStream): PipeReader[] => {
+      const file = layout.pipe(containerDirectory, stream);
+      if (!existsSync(file)) return []; // drained by an earlier supervisor
+      return [
+        new PipeReader(
+          file,
+          (chunk) => log.append(stream, chunk),
+          () => this.pipeEnded(),
+        ),
+      ];
+    };
+    this.readers = [...reader('stdout'), ...reader('stderr')];
+    this.open = this.readers.length;
+  }
+
+  start(): void {
+    for (const reader of this.readers) reader.start();
+  }
+
+  /** The container has ended: takes what is left in the pipes and closes the log. */
+  finish(): void {
+    for (const reader of this.readers) reader.finish();
+    this.log.end();
+    for (const file of this.paths) rmSync(file, { force: true });
+    this.settle();
+  }
+
+  get hasEnded(): boolean {
+    return this.open === 0;
+  }
+
+  /** Lets go; another supervisor reads on. */
+  close(): void {
+    for (const reader of this.readers) reader.close();
+    this.log.close();
+  }
+
+  private pipeEnded(): void {
+    this.open -= 1;
+    this.onPipeEnd();
+  }
+}

@@ -1,0 +1,73 @@
+import { closeSync, constants, openSync, readSync } from 'node:fs';
+import net from 'node:net';
+
+const CHUNK_BYTES = 64 * 1024;
+
+/** The reading end of a named pipe. */
+export class PipeReader {
+  private readonly fd: number;
+  private socket: net.Socket | undefined;
+  private over = false;
+
+  /**
+   * Opens the pipe, without waiting for a writer.
+   * @param onData - Gets each chunk at once; must be done with it when it returns.
+   * @param onEnd - Called once, when the last writer has gone.
+   */
+  constructor(
+    file: string,
+    private readonly onData: (chunk: Uint8Array) => void,
+    private readonly onEnd: () => void,
+  ) {
+    this.fd = openSync(file, constants.O_RDONLY | constants.O_NONBLOCK);
+  }
+
+  /** Begins to read. */
+  start(): void {
+    const socket = new net.Socket({ fd: this.fd, readable: true, writable: false });
+    this.socket = socket;
+    socket.on('data', this.onData);
+    socket.on('error', () => this.ended());
+    socket.on('end', () => this.ended());
+  }
+
+  /** What the writers have not been relieved of stays in the pipe, which slows them down. */
+  pause(): void {
+    this.socket?.pause();
+  }
+
+  resume(): void {
+    this.socket?.resume();
+  }
+
+  get isPaused(): boolean {
+    return this.socket?.isPaused() ?? false;
+  }
+
+  /** Reads what is in the pipe now, then closes it, whoever may still hold the other end. */
+  finish(): void {
+    if (this.over) return;
+    const chunk = Buffer.allocUnsafe(CHUNK_BYTES);
+    try {
+      for (let length = readSync(this.fd, chunk); length > 0; length = readSync(this.fd, chunk))
+        this.onData(chunk.subarray(0, length));
+    } catch {
+      // EAGAIN: empty, but someone still holds the other end
+    }
+    this.ended();
+  }
+
+  /** Closes it; what is in the pipe stays there as long as anyone holds it open. */
+  close(): void {
+    if (this.over) return;
+    this.over = true;
+    if (this.socket === undefined) closeSync(this.fd);
+    else this.socket.destroy();
+  }
+
+  private ended(): void {
+    if (this.over) return;
+    this.close();
+    this.onEnd();
+  }
+}

@@ -1,0 +1,71 @@
+import { createSocket } from 'node:dgram';
+import net from 'node:net';
+import { CloudlessError, type Random } from '@cloudless/base';
+import type { PortRequest } from '@cloudless/runtime';
+import type { SupervisorSettings } from '../wire/messages.js';
+
+/** Free ports for containers; a number is given to one living container at most, whatever the protocol. */
+export class PortPool {
+  private readonly taken = new Set<number>();
+  private next: number | undefined;
+
+  constructor(private readonly random: Random) {}
+
+  /** Marks ports that an adopted container has. */
+  hold(ports: readonly number[]): void {
+    for (const port of ports) this.taken.add(port);
+  }
+
+  release(ports: readonly number[]): void {
+    for (const port of ports) this.taken.delete(port);
+  }
+
+  /** One free port for each request. @throws kind `exhausted`, keeping none, when the range has too few. */
+  async take(requests: readonly PortRequest[], settings: SupervisorSettings): Promise<readonly number[]> {
+    const found: number[] = [];
+    try {
+      for (const { protocol } of requests) found.push(await this.takeOne(protocol, settings));
+    } catch (reason) {
+      this.release(found);
+      throw reason;
+    }
+    return found;
+  }
+
+  /** Goes round the range, so that a port just given back is not reused at once. */
+  private async takeOne(
+    protocol: PortRequest['protocol'],
+    { portRange: { from, to }, address }: SupervisorSettings,
+  ): Promise<number> {
+    const count = to - from + 1;
+    for (let tried = 0; tried < count; tried += 1) {
+      const wanted = this.next ?? from + Math.floor(this.random.next() * count);
+      const port = wanted < from || wanted > to ? from : wanted;
+      this.next = port + 1;
+      if (this.taken.has(port)) continue;
+      this.taken.add(port); // before the check, which takes time: another start must not find it free
+      if (await (protocol === 'tcp' ? isFreeTcp(port, address) : isFreeUdp(port, address))) return port;
+      this.taken.delete(port);
+    }
+    throw new CloudlessError('exhausted', `no free port from ${from} to ${to}`);
+  }
+}
+
+function isFreeTcp(port: number, host: string): Promise<boolean> {
+  return new Promise((resolve) => {
+    const server = net.createServer();
+    server.once('error', () => resolve(false));
+    server.listen({ port, host, exclusive: true }, () => server.close(() => resolve(true)));
+  });
+}
+
+function isFreeUdp(port: number, address: string): Promise<boolean> {
+  return new Promise((resolve) => {
+    const socket = createSocket({ type: net.isIPv6(address) ? 'udp6' : 'udp4', reuseAddr: false });
+    socket.once('error', () => {
+      socket.close();
+      resolve(false);
+    });
+    socket.bind({ port, address, exclusive: true }, () => socket.close(() => resolve(true)));
+  });
+}

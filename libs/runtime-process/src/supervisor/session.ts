@@ -1,0 +1,123 @@
+import type { Socket } from 'node:net';
+import { assertNever, CloudlessError, errorKindOf, errorMessageOf, type Log } from '@cloudless/base';
+import type { ContainerStatus } from '@cloudless/runtime';
+import { FrameParser, type Frame } from '../wire/frames.js';
+import { encodeMessage, parseMessage, PROTOCOL, type ClientMessage, type SupervisorMessage } from '../wire/messages.js';
+import { ExecSession } from './exec-session.js';
+import type { Supervisor } from './supervisor.js';
+
+/** What a session needs beside its socket. */
+export interface SessionDeps {
+  readonly supervisor: Supervisor;
+  readonly log: Log;
+  readonly version: string;
+  /** Ends the supervisor after the answer is out. */
+  readonly onShutdown: () => void;
+}
+
+/** A client that lets this much pile up is cut off instead of being buffered for. */
+const MAX_UNREAD_BYTES = 16 * 1024 * 1024;
+
+type Request = Exclude<ClientMessage, { type: 'hello' | 'exec' }>;
+
+/** One connection of a client. */
+export class Session {
+  private readonly parser = new FrameParser();
+  private greeted = false;
+  private exec: ExecSession | undefined;
+  private unlisten: (() => void) | undefined;
+
+  constructor(
+    private readonly socket: Socket,
+    private readonly deps: SessionDeps,
+  ) {
+    socket.on('data', (chunk: Buffer) => this.receive(chunk));
+    socket.on('error', () => socket.destroy());
+    socket.on('end', () => socket.destroy());
+    socket.on('close', () => {
+      this.unlisten?.();
+      this.exec?.close();
+    });
+  }
+
+  private receive(chunk: Buffer): void {
+    try {
+      for (const frame of this.parser.feed(chunk)) this.handle(frame);
+    } catch (reason) {
+      this.deps.log.warn('client cut off', { error: errorMessageOf(reason) });
+      this.socket.destroy();
+    }
+  }
+
+  private handle({ kind, payload }: Frame): void {
+    if (this.exec !== undefined) return this.exec.receive(kind, payload);
+    if (kind !== 'message') throw new CloudlessError('invalid', 'unexpected frame');
+    const message = parseMessage<ClientMessage>(payload);
+    if (message.type === 'hello') return this.greet(message);
+    if (!this.greeted) throw new CloudlessError('invalid', 'no hello');
+    if (message.type === 'exec') {
+      const { supervisor } = this.deps;
+      this.exec = new ExecSession(this.socket, supervisor, message, (answer) => this.send(answer));
+      return;
+    }
+    void this.answer(message);
+  }
+
+  /** Answers also a client of another protocol, so that it can say which; but hears nothing more from it. */
+  private greet(hello: Extract<ClientMessage, { type: 'hello' }>): void {
+    this.send({ type: 'hello', protocol: PROTOCOL, version: this.deps.version, pid: process.pid });
+    if (hello.protocol !== PROTOCOL) {
+      this.socket.end();
+      return;
+    }
+    this.greeted = true;
+    this.deps.supervisor.configure(hello.settings);
+    if (hello.events) this.unlisten ??= this.deps.supervisor.listen((event) => this.send({ type: 'event', event }));
+  }
+
+  private async answer(message: Request): Promise<void> {
+    const { id } = message;
+    try {
+      const status = await this.perform(message);
+      this.send({ type: 'done', id, ...(status === undefined ? {} : { status }) });
+    } catch (reason) {
+      this.send({ type: 'failed', id, kind: errorKindOf(reason), text: errorMessageOf(reason) });
+    }
+    if (message.type === 'shutdown') this.deps.onShutdown();
+  }
+
+  private async perform(message: Request): Promise<ContainerStatus | undefined> {
+    const { supervisor } = this.deps;
+    switch (message.type) {
+      case 'start':
+        return supervisor.start(message.request);
+      case 'stop':
+        return supervisor.find(message.containerId).stop(message.graceMs);
+      case 'remove':
+        await supervisor.remove(message.containerId);
+        return undefined;
+      case 'list':
+        for (const status of supervisor.list()) this.send({ type: 'item', id: message.id, status });
+        return undefined;
+      case 'inspect':
+        return supervisor.find(message.containerId).status;
+      case 'drained':
+        await supervisor.find(message.containerId).drained;
+        return undefined;
+      case 'shutdown':
+        await supervisor.stopAll(message.graceMs);
+        return undefined;
+      default:
+        return assertNever(message);
+    }
+  }
+
+  private send(message: SupervisorMessage): void {
+    if (this.socket.destroyed || this.socket.writableEnded) return;
+    this.socket.write(encodeMessage(message));
+    if (this.exec === undefined && this.socket.writableLength > MAX_UNREAD_BYTES) {
+      this.deps.log.warn('client cut off', { error: 'it does not read' });
+      this.socket.destroy();
+    }
+  }
+}

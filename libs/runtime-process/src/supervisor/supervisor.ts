@@ -1,0 +1,207 @@
+import { CloudlessError, randomHex, type Clock, type ContainerId, type Log, type Random, type Timer } from '@cloudless/base';
+import type { ContainerEvent, ContainerRequest, ContainerStatus } from '@cloudless/runtime';
+import { killMarked } from '../system/marked-processes.js';
+import { readBootId } from '../system/process-identity.js';
+import type { SupervisorSettings } from '../wire/messages.js';
+import { adoptContainers } from './adopt-containers.js';
+import { layout } from './container-paths.js';
+import { ExecCommand, MAX_EXECS, tooManyExecs, type ExecCommandOptions } from './exec-command.js';
+import { FifoPool } from './fifo-pool.js';
+import { checkContainerId, checkRequest } from './launch-plan.js';
+import type { ManagedContainer } from './managed-container.js';
+import { PortPool } from './port-pool.js';
+import { startContainer } from './start-container.js';
+
+/** Needs of a {@link Supervisor}. */
+export interface SupervisorDeps {
+  /** Absolute, its own, mode 0700. */
+  readonly directory: string;
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly log: Log;
+}
+
+/** How often adopted processes are looked at when nothing hints at their end. */
+const LOOK_MS = 100;
+const LOG_DEFAULTS = { logFiles: 4, logFileBytes: 4 * 1024 * 1024 };
+
+/** All containers of one directory. */
+export class Supervisor {
+  private readonly containers = new Map<string, ManagedContainer>();
+  private readonly starting = new Map<string, Promise<ContainerStatus>>();
+  private readonly listeners = new Set<(event: ContainerEvent) => void>();
+  private readonly ports: PortPool;
+  private readonly fifos: FifoPool;
+  private readonly bootId = readBootId();
+  private settings: SupervisorSettings | undefined;
+  private execs = 0;
+  private looking: Timer | undefined;
+  private readonly unswept = new Set<string>();
+  private stopping = false;
+
+  constructor(private readonly deps: SupervisorDeps) {
+    this.ports = new PortPool(deps.random);
+    this.fifos = new FifoPool(layout.fifos(deps.directory), () => randomHex(deps.random, 8));
+  }
+
+  /** Takes up what is there. Call it once, before anything else. */
+  async open(): Promise<void> {
+    const { directory, clock, log } = this.deps;
+    await this.fifos.prepare();
+    const onExit = (container: ManagedContainer): void => this.exited(container);
+    for (const container of adoptContainers({ directory, clock, log, bootId: this.bootId, settings: LOG_DEFAULTS, onExit })) {
+      this.containers.set(container.status.containerId, container);
+      if (container.isRunning) this.ports.hold(container.ports);
+    }
+    this.look();
+  }
+
+  /** Settings for what is started from now on. */
+  configure(settings: SupervisorSettings): void {
+    this.settings = settings;
+  }
+
+  get isIdle(): boolean {
+    return this.starting.size === 0 && [...this.containers.values()].every(({ isRunning }) => !isRunning);
+  }
+
+  listen(listener: (event: ContainerEvent) => void): () => void {
+    this.listeners.add(listener);
+    return () => this.listeners.delete(listener);
+  }
+
+  list(): readonly ContainerStatus[] {
+    return [...this.containers.values()].map(({ status }) => status);
+  }
+
+  find(containerId: ContainerId): ManagedContainer {
+    checkContainerId(containerId);
+    const container = this.containers.get(containerId);
+    if (container === undefined) throw new CloudlessError('notFound', `no container ${containerId}`);
+    return container;
+  }
+
+  async start(request: ContainerRequest): Promise<ContainerStatus> {
+    const { settings } = this;
+    if (settings === undefined || this.stopping) throw new CloudlessError('unavailable', 'the supervisor takes no starts now');
+    checkRequest(request);
+    const { containerId } = request;
+    if (this.containers.has(containerId) || this.starting.has(containerId))
+      throw new CloudlessError('exists', `container ${containerId} exists`);
+    const started = this.startWith(request, settings);
+    this.starting.set(containerId, started);
+    try {
+      return await started;
+    } finally {
+      this.starting.delete(containerId);
+    }
+  }
+
+  async remove(containerId: ContainerId): Promise<void> {
+    checkContainerId(containerId);
+    this.containers.get(containerId)?.remove();
+    this.containers.delete(containerId);
+  }
+
+  /** Starts a command; the caller gives the rest of the options. */
+  async exec(
+    containerId: ContainerId,
+    options: Omit<ExecCommandOptions, 'directory' | 'fifos' | 'clock' | 'execId' | 'context'>,
+  ): Promise<{ readonly command: ExecCommand; readonly release: () => void }> {
+    const container = this.find(containerId);
+    const context = container.launchContext();
+    if (this.execs >= MAX_EXECS) throw tooManyExecs();
+    this.execs += 1;
+    const { directory, clock, random } = this.deps;
+    const execId = randomHex(random, 8);
+    try {
+      const command = await ExecCommand.start({ ...options, directory, clock, fifos: this.fifos, execId, context });
+      container.companions.add(command);
+      if (!container.isRunning) command.kill();
+      const release = (): void => {
+        if (!container.companions.delete(command)) return;
+        this.execs -= 1;
+        this.sweep(execId);
+      };
+      return { command, release };
+    } catch (reason) {
+      this.execs -= 1;
+      throw reason;
+    }
+  }
+
+  /** Sets a timer on the supervisor's clock. */
+  after(delayMs: number, action: () => void): Timer {
+    return this.deps.clock.setTimer(delayMs, action);
+  }
+
+  /** Ends everything. */
+  async stopAll(graceMs: number): Promise<void> {
+    this.stopping = true;
+    await Promise.allSettled(this.starting.values());
+    await Promise.all([...this.containers.values()].map((container) => container.stop(graceMs)));
+    await Promise.all([...this.containers.values()].map(({ drained }) => drained));
+    killMarked(({ containerId }) => this.containers.has(containerId));
+  }
+
+  /** Lets go of everything; processes go on and wait for another supervisor. */
+  close(): void {
+    this.stopping = true;
+    this.looking?.cancel();
+    for (const container of this.containers.values()) container.close();
+  }
+
+  private async startWith(request: ContainerRequest, settings: SupervisorSettings): Promise<ContainerStatus> {
+    const { directory, clock, log } = this.deps;
+    const ports = await this.ports.take(request.ports, settings);
+    try {
+      const container = await startContainer(request, ports, {
+        directory,
+        clock,
+        log,
+        fifos: this.fifos,
+        bootId: this.bootId,
+        settings,
+        onExit: (ended) => this.exited(ended),
+      });
+      this.containers.set(request.containerId, container);
+      const { status } = container;
+      this.tell({ kind: 'started', status });
+      return status;
+    } catch (reason) {
+      this.ports.release(ports);
+      throw reason;
+    }
+  }
+
+  private exited(container: ManagedContainer): void {
+    const { status } = container;
+    this.tell({ kind: 'exited', status });
+    this.sweep(status.containerId);
+    this.ports.release(container.ports);
+  }
+
+  /** Soon kills what left the process group of an ended container or command; one look serves all that ended meanwhile. */
+  private sweep(mark: string): void {
+    this.unswept.add(mark);
+    if (this.unswept.size > 1) return;
+    this.deps.clock.setTimer(SWEEP_DELAY_MS, () => {
+      const marks = new Set(this.unswept);
+      this.unswept.clear();
+      killMarked(({ containerId, execId }) => marks.has(containerId) || (execId !== undefined && marks.has(execId)));
+    });
+  }
+
+  private look(): void {
+    const adopted = [...this.containers.values()].filter(({ isRunning, main }) => isRunning && main?.adopted === true);
+    for (const container of adopted) container.check();
+    this.looking = adopted.length === 0 ? undefined : this.deps.clock.setTimer(LOOK_MS, () => this.look());
+  }
+
+  private tell(event: ContainerEvent): void {
+    for (const listener of [...this.listeners]) listener(event);
+  }
+}
+
+/** Long enough to gather the ends of a mass stop, far shorter than the minute within which nothing may be left. */
+const SWEEP_DELAY_MS = 20;

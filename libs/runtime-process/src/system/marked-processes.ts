@@ -1,0 +1,65 @@
+import { readdirSync, readFileSync } from 'node:fs';
+import { startTokenOf } from './process-identity.js';
+
+/** Variables that mark every process of a container, and those of a command in it. */
+export const CONTAINER_MARK = 'CLOUDLESS_CONTAINER_ID';
+export const EXEC_MARK = 'CLOUDLESS_EXEC_ID';
+
+/** A process that carries our mark. */
+export interface MarkedProcess {
+  readonly pid: number;
+  readonly startToken: string;
+  readonly containerId: string;
+  readonly execId: string | undefined;
+}
+
+/** A process that forks while it is being killed is found again this many times. */
+const MAX_ROUNDS = 5;
+
+/**
+ * Finds processes by the marks in their environment, which children inherit also when they left the process group
+ * (daemons). One that cleaned its environment is not found. Nothing is found where there is no `/proc`.
+ */
+export function markedProcesses(): readonly MarkedProcess[] {
+  if (process.platform !== 'linux') return [];
+  return readdirSync('/proc').flatMap((entry) => {
+    if (!/^\d+$/.test(entry)) return [];
+    let environment: string;
+    try {
+      environment = readFileSync(`/proc/${entry}/environ`, 'latin1');
+    } catch {
+      return []; // ended meanwhile, or of another user
+    }
+    const containerId = valueOf(environment, CONTAINER_MARK);
+    const pid = Number(entry);
+    const startToken = containerId === undefined ? undefined : startTokenOf(pid);
+    if (containerId === undefined || startToken === undefined) return [];
+    return [{ pid, startToken, containerId, execId: valueOf(environment, EXEC_MARK) }];
+  });
+}
+
+/** Kills every marked process that `isLeftover` names. */
+export function killMarked(isLeftover: (candidate: MarkedProcess) => boolean): void {
+  for (let round = 0; round < MAX_ROUNDS; round += 1) {
+    const found = markedProcesses().filter(isLeftover);
+    if (found.length === 0) return;
+    for (const { pid, startToken } of found) if (startTokenOf(pid) === startToken) killQuietly(pid);
+  }
+}
+
+function valueOf(environment: string, name: string): string | undefined {
+  const prefix = `${name}=`;
+  if (!environment.includes(prefix)) return undefined;
+  return environment
+    .split('\0')
+    .find((entry) => entry.startsWith(prefix))
+    ?.slice(prefix.length);
+}
+
+function killQuietly(pid: number): void {
+  try {
+    process.kill(pid, 'SIGKILL');
+  } catch {
+    // ended meanwhile
+  }
+}

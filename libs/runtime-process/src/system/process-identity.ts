@@ -1,0 +1,56 @@
+import { execFileSync } from 'node:child_process';
+import { readFileSync } from 'node:fs';
+
+/**
+ * When the process with this id started, as text to compare: an id alone may have been given to another process.
+ * @returns Undefined when no such process lives; one that has ended and waits for its parent does not live.
+ * @see proc_pid_stat(5): field 3 `state`, field 22 `starttime`; elsewhere `ps -o lstart=`
+ */
+export function startTokenOf(pid: number): string | undefined {
+  return process.platform === 'linux' ? tokenFromProc(pid) : tokenFromPs(pid);
+}
+
+/** Whether that very process still lives. */
+export function isAlive(pid: number, startToken: string): boolean {
+  return startTokenOf(pid) === startToken;
+}
+
+/** Text that is new at each start of the machine. */
+export function readBootId(): string {
+  return process.platform === 'linux'
+    ? readFileSync('/proc/sys/kernel/random/boot_id', 'utf8').trim()
+    : execFileSync('/usr/sbin/sysctl', ['-n', 'kern.bootsessionuuid'], { encoding: 'utf8' }).trim();
+}
+
+/** Sends a signal to a whole process group; false when nobody was there to get it. */
+export function signalGroup(groupId: number, signal: 'SIGTERM' | 'SIGKILL'): boolean {
+  try {
+    process.kill(-groupId, signal);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+function tokenFromProc(pid: number): string | undefined {
+  let text: string;
+  try {
+    text = readFileSync(`/proc/${pid}/stat`, 'latin1');
+  } catch {
+    return undefined;
+  }
+  const fields = text.slice(text.lastIndexOf(')') + 2).split(' '); // the name before may hold spaces and brackets
+  const state = fields[0];
+  return state === 'Z' || state === 'X' ? undefined : fields[19];
+}
+
+function tokenFromPs(pid: number): string | undefined {
+  try {
+    const [state, ...start] = execFileSync('/bin/ps', ['-o', 'state=,lstart=', '-p', String(pid)], { encoding: 'utf8' })
+      .trim()
+      .split(/\s+/);
+    return state === undefined || state.startsWith('Z') ? undefined : start.join(' ');
+  } catch {
+    return undefined; // ps fails when there is no such process
+  }
+}

@@ -1,0 +1,110 @@
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { silentLog } from '@cloudless/base';
+import { behaviourScript, type Behaviour, type RuntimeMachine } from '@cloudless/runtime/conformance';
+import { openProcessRuntime, type ProcessRuntime, type ProcessRuntimeOptions } from '../index.js';
+import { killMarked, markedProcesses } from '../system/marked-processes.js';
+import { startTokenOf } from '../system/process-identity.js';
+import { realClock, realRandom } from './system.js';
+
+const MAIN = fileURLToPath(new URL('./supervisor-main.ts', import.meta.url));
+/** How a spec starts a supervisor straight from source. */
+export const SUPERVISOR_COMMAND = [process.execPath, '--conditions=@cloudless/source', '--import', 'tsx', MAIN];
+/** Small, so that a few thousand lines rotate. */
+const LOG_FILE_BYTES = 64 * 1024;
+const LOOK_MS = 5;
+
+/** A machine with real processes in a directory of its own. */
+export interface RealMachine extends RuntimeMachine {
+  readonly runtime: ProcessRuntime;
+  readonly directory: string;
+  reopen(): Promise<ProcessRuntime>;
+  /** Another runtime on the same directory, closed by `dispose`. */
+  another(): Promise<ProcessRuntime>;
+  childPid(name: string): number;
+}
+
+/** Options for a runtime of a spec. */
+export function runtimeOptions(directory: string): ProcessRuntimeOptions {
+  return {
+    directory,
+    supervisorCommand: SUPERVISOR_COMMAND,
+    clock: realClock,
+    random: realRandom,
+    log: silentLog,
+    logFileBytes: LOG_FILE_BYTES,
+    idleMs: 2_000,
+  };
+}
+
+/** Opens a runtime in a fresh directory. */
+export async function openRealMachine(overrides: Partial<ProcessRuntimeOptions> = {}): Promise<RealMachine> {
+  const home = mkdtempSync(path.join(tmpdir(), 'cloudless-process-'));
+  const directory = path.join(home, 'runtime');
+  const options = { ...runtimeOptions(directory), ...overrides };
+  let runtime = await openProcessRuntime(options);
+  const opened = [runtime];
+  const known = new Set<number>([await runtime.supervisorPid()]);
+  const open = async (): Promise<ProcessRuntime> => {
+    const next = await openProcessRuntime(options);
+    opened.push(next);
+    known.add(await next.supervisorPid());
+    return next;
+  };
+  const childPid = (name: string): number => Number(readFileSync(path.join(home, `child-${name}`), 'utf8'));
+  return {
+    directory,
+    get runtime() {
+      return runtime;
+    },
+    command: (behaviour: Behaviour) => ['/bin/sh', '-c', behaviourScript(behaviour, home)],
+    openGate: async (name) => writeFileSync(path.join(home, `gate-${name}`), ''),
+    childPid,
+    childStarted: (name) => until(() => existsSync(path.join(home, `child-${name}`))),
+    childEnded: (name) => until(() => startTokenOf(childPid(name)) === undefined),
+    reopen: async () => {
+      await runtime.close();
+      runtime = await open();
+      return runtime;
+    },
+    another: open,
+    elapse: async () => undefined,
+    dispose: async () => {
+      await (await openProcessRuntime(options)).shutdown().catch(() => undefined);
+      for (const each of opened) await each.close();
+      for (const pid of known) killQuietly(pid);
+      killMarked(({ pid }) => environmentNames(pid, home));
+      rmSync(home, { recursive: true, force: true });
+    },
+  };
+}
+
+/** Resolves when a condition holds that only the operating system knows of. */
+export async function until(condition: () => boolean): Promise<void> {
+  while (!condition()) await new Promise<void>((resolve) => realClock.setTimer(LOOK_MS, resolve));
+}
+
+/** Processes that belong to a machine, alive. */
+export function processesOf(machine: Pick<RealMachine, 'directory'>): readonly number[] {
+  return markedProcesses()
+    .map(({ pid }) => pid)
+    .filter((pid) => environmentNames(pid, path.dirname(machine.directory)));
+}
+
+function environmentNames(pid: number, home: string): boolean {
+  try {
+    return readFileSync(`/proc/${pid}/environ`, 'latin1').includes(home);
+  } catch {
+    return false;
+  }
+}
+
+function killQuietly(pid: number): void {
+  try {
+    process.kill(pid, 'SIGKILL');
+  } catch {
+    // it has ended, as it should
+  }
+}

@@ -1,0 +1,45 @@
+import fc from 'fast-check';
+import { encodeFrame, FrameParser, MAX_FRAME_BYTES, type Frame, type FrameKind } from './frames.js';
+import { parseMessage } from './messages.js';
+
+const kinds: readonly FrameKind[] = ['message', 'stdout', 'stderr', 'stdin', 'stdinEnd'];
+const show = ({ kind, payload }: Frame): string => `${kind} ${payload.toString('hex')}`;
+
+describe('frames', () => {
+  it('come out as they went in, however they were cut', () => {
+    const arbFrame = fc.record({ kind: fc.constantFrom(...kinds), payload: fc.uint8Array({ maxLength: 300 }) });
+    fc.assert(
+      fc.property(fc.array(arbFrame), fc.array(fc.integer({ min: 1, max: 50 }), { minLength: 1 }), (frames, sizes) => {
+        const bytes = Buffer.concat(frames.map(({ kind, payload }) => encodeFrame(kind, payload)));
+        const parser = new FrameParser();
+        const seen: Frame[] = [];
+        for (let start = 0, turn = 0; start < bytes.length; turn += 1) {
+          const size = sizes[turn % sizes.length] ?? 1;
+          seen.push(...parser.feed(bytes.subarray(start, start + size)));
+          start += size;
+        }
+        expect(seen.map(show)).toEqual(frames.map(({ kind, payload }) => show({ kind, payload: Buffer.from(payload) })));
+      }),
+    );
+  });
+
+  it('any bytes are frames, the beginning of one, or refused as invalid', () => {
+    fc.assert(
+      fc.property(fc.array(fc.uint8Array({ maxLength: 40 }), { maxLength: 5 }), (chunks) => {
+        const parser = new FrameParser();
+        try {
+          for (const chunk of chunks) for (const { payload } of parser.feed(Buffer.from(chunk))) parseMessage(payload);
+        } catch (reason) {
+          expect(reason).toMatchObject({ kind: 'invalid' });
+        }
+      }),
+      { numRuns: 2_000 },
+    );
+  });
+
+  it('a length over the bound is refused before its bytes come', () => {
+    const header = Buffer.alloc(5);
+    header.writeUInt32BE(MAX_FRAME_BYTES + 1, 0);
+    expect(() => new FrameParser().feed(header)).toThrow(expect.objectContaining({ kind: 'invalid' }));
+  });
+});

@@ -1,0 +1,45 @@
+import { CloudlessError } from '@cloudless/base';
+
+/** `message`: JSON text. `stdout`, `stderr`, `stdin`: raw bytes of a command. `stdinEnd`: no more input, no payload. */
+export type FrameKind = 'message' | 'stdout' | 'stderr' | 'stdin' | 'stdinEnd';
+
+export interface Frame {
+  readonly kind: FrameKind;
+  readonly payload: Buffer;
+}
+
+/** A larger frame is refused before it is read: it bounds what one peer can make the other hold. */
+export const MAX_FRAME_BYTES = 2 * 1024 * 1024;
+
+const KINDS: readonly FrameKind[] = ['message', 'stdout', 'stderr', 'stdin', 'stdinEnd'];
+const HEADER_BYTES = 5;
+
+/** Length of the payload (4 bytes, big endian), kind (1 byte), payload. */
+export function encodeFrame(kind: FrameKind, payload: Uint8Array = new Uint8Array(0)): Buffer {
+  const frame = Buffer.allocUnsafe(HEADER_BYTES + payload.length);
+  frame.writeUInt32BE(payload.length, 0);
+  frame.writeUInt8(KINDS.indexOf(kind), 4);
+  frame.set(payload, HEADER_BYTES);
+  return frame;
+}
+
+/** Puts frames together from chunks cut anywhere. */
+export class FrameParser {
+  private rest: Buffer = Buffer.alloc(0);
+
+  /** @throws kind `invalid` for an unknown kind or a length over {@link MAX_FRAME_BYTES}; the connection is then useless. */
+  feed(chunk: Buffer): readonly Frame[] {
+    let bytes = this.rest.length === 0 ? chunk : Buffer.concat([this.rest, chunk]);
+    const frames: Frame[] = [];
+    while (bytes.length >= HEADER_BYTES) {
+      const length = bytes.readUInt32BE(0);
+      const kind = KINDS[bytes.readUInt8(4)];
+      if (kind === undefined || length > MAX_FRAME_BYTES) throw new CloudlessError('invalid', 'malformed frame');
+      if (bytes.length < HEADER_BYTES + length) break;
+      frames.push({ kind, payload: bytes.subarray(HEADER_BYTES, HEADER_BYTES + length) });
+      bytes = bytes.subarray(HEADER_BYTES + length);
+    }
+    this.rest = bytes;
+    return frames;
+  }
+}

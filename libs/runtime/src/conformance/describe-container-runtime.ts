@@ -1,0 +1,35 @@
+import { afterEach, beforeEach, describe } from '@jest/globals';
+import { describeAdoption } from './adoption.js';
+import { describeEvents } from './events.js';
+import { describeExec } from './exec.js';
+import type { RuntimeHarness, RuntimeMachine } from './harness.js';
+import { describeLifecycle } from './lifecycle.js';
+import { describeLogFollow } from './log-follow.js';
+import { describeLogs } from './logs.js';
+
+/** The machine of the test that runs now. */
+export type CurrentMachine = () => RuntimeMachine;
+
+/** What every container runtime must do. Call it at the top level of a spec. */
+export function describeContainerRuntime(name: string, harness: RuntimeHarness): void {
+  describe(`${name} as a container runtime`, () => {
+    let machine: RuntimeMachine | undefined;
+    beforeEach(async () => {
+      machine = await harness.open();
+    });
+    afterEach(async () => {
+      await machine?.dispose();
+      machine = undefined;
+    });
+    const current: CurrentMachine = () => {
+      if (machine === undefined) throw new Error('no machine is open');
+      return machine;
+    };
+    describeLifecycle(current, harness);
+    describeEvents(current);
+    describeLogs(current);
+    describeLogFollow(current, harness);
+    describeExec(current, harness);
+    describeAdoption(current);
+  });
+}

@@ -1,0 +1,75 @@
+import { describe, expect, it } from '@jest/globals';
+import type { CurrentMachine } from './describe-container-runtime.js';
+import { ended, never, started } from './helpers.js';
+
+/** Starts and exits as they happen. */
+export function describeEvents(current: CurrentMachine): void {
+  describe('events', () => {
+    it('tells each start and exit from the call on, in order, to every listener', async () => {
+      const machine = current();
+      const listeners = [machine.runtime.events(never()), machine.runtime.events(never())].map((events) =>
+        events[Symbol.asyncIterator](),
+      );
+      const first = await started(
+        machine,
+        [
+          { step: 'gate', name: 'go' },
+          { step: 'exit', code: 5 },
+        ],
+        { labels: { a: 'b' } },
+      );
+      await machine.openGate('go');
+      await ended(machine.runtime, first);
+      const second = await started(machine, [{ step: 'hold' }]);
+      for (const listener of listeners) {
+        const seen = [await listener.next(), await listener.next(), await listener.next()].map(({ value }) => value);
+        expect(seen).toMatchObject([
+          { kind: 'started', status: { containerId: first, phase: 'running', labels: { a: 'b' } } },
+          { kind: 'exited', status: { containerId: first, phase: 'exited', exitCode: 5 } },
+          { kind: 'started', status: { containerId: second } },
+        ]);
+      }
+    });
+
+    it('loses no exit between a list and the events', async () => {
+      const machine = current();
+      const ids = await Promise.all(
+        Array.from({ length: 8 }, () =>
+          started(machine, [
+            { step: 'gate', name: 'go' },
+            { step: 'exit', code: 0 },
+          ]),
+        ),
+      );
+      const events = machine.runtime.events(never());
+      const opening = machine.openGate('go');
+      const open = new Set(ids);
+      for (const status of await machine.runtime.list()) if (status.phase === 'exited') open.delete(status.containerId);
+      await opening;
+      const reader = events[Symbol.asyncIterator]();
+      while (open.size > 0) {
+        const next = await reader.next();
+        if (next.done === true) throw new Error('the events ended');
+        if (next.value.kind === 'exited') open.delete(next.value.status.containerId);
+      }
+      expect((await machine.runtime.list()).map(({ phase }) => phase)).toEqual(ids.map(() => 'exited'));
+    });
+
+    it('end when their signal is aborted, before or during the wait', async () => {
+      const { runtime } = current();
+      const leave = new AbortController();
+      const waiting = runtime.events(leave.signal)[Symbol.asyncIterator]().next();
+      leave.abort();
+      expect(await waiting).toMatchObject({ done: true });
+      expect(await runtime.events(leave.signal)[Symbol.asyncIterator]().next()).toMatchObject({ done: true });
+    });
+
+    it('fail with unavailable when the runtime is closed', async () => {
+      const machine = current();
+      const waiting = machine.runtime.events(never())[Symbol.asyncIterator]().next();
+      const outcome = expect(waiting).rejects.toMatchObject({ kind: 'unavailable' });
+      await machine.reopen();
+      await outcome;
+    });
+  });
+}

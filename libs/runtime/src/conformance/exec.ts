@@ -1,0 +1,115 @@
+import { describe, expect, it } from '@jest/globals';
+import type { ContainerId } from '@cloudless/base';
+import type { CurrentMachine } from './describe-container-runtime.js';
+import type { RuntimeHarness } from './harness.js';
+import { ended, execOutcome, never, started } from './helpers.js';
+
+/** Commands beside the main process. */
+export function describeExec(current: CurrentMachine, harness: RuntimeHarness): void {
+  describe('exec', () => {
+    const holding = (): Promise<ContainerId> => started(current(), [{ step: 'hold' }], { env: { SHARED: 'with the container' } });
+
+    it('gives stdout, stderr and the exit code apart; a failing command is no error', async () => {
+      const machine = current();
+      const command = machine.command([
+        { step: 'write', stream: 'stdout', text: 'out' },
+        { step: 'write', stream: 'stderr', text: 'err' },
+        { step: 'exit', code: 9 },
+      ]);
+      expect(await execOutcome(machine.runtime, await holding(), { command })).toEqual({
+        stdout: 'out',
+        stderr: 'err',
+        exitCode: 9,
+        failure: undefined,
+      });
+    });
+
+    it('has the environment of the container', async () => {
+      const machine = current();
+      const command = machine.command([{ step: 'writeEnv', name: 'SHARED' }]);
+      expect(await execOutcome(machine.runtime, await holding(), { command })).toMatchObject({
+        stdout: 'with the container\n',
+        exitCode: 0,
+      });
+    });
+
+    it.each([{ size: 0 }, { size: 5 }, { size: 300_000 }])('copies $size bytes of input', async ({ size }) => {
+      const machine = current();
+      const stdin = new TextEncoder().encode('a'.repeat(size));
+      const outcome = await execOutcome(machine.runtime, await holding(), {
+        command: machine.command([{ step: 'copyStdin' }]),
+        stdin,
+      });
+      expect([outcome.stdout.length, outcome.exitCode, outcome.failure]).toEqual([size, 0, undefined]);
+    });
+
+    it('delivers a lot of output whole', async () => {
+      const machine = current();
+      const command = machine.command([{ step: 'fill', stream: 'stdout', letter: 'z', count: 2_000_000 }]);
+      const outcome = await execOutcome(machine.runtime, await holding(), { command });
+      expect([outcome.stdout.length, outcome.exitCode]).toEqual([2_000_000, 0]);
+    });
+
+    it('ends the command and its children after the timeout, with what it wrote before', async () => {
+      const machine = current();
+      const command = machine.command([
+        { step: 'write', stream: 'stdout', text: 'begun' },
+        { step: 'child', name: 'slow' },
+        { step: 'hold' },
+      ]);
+      const running = execOutcome(machine.runtime, await holding(), { command, timeoutMs: 400 });
+      await machine.elapse(400);
+      expect(await running).toMatchObject({ stdout: 'begun', exitCode: undefined, failure: { kind: 'deadline' } });
+      await machine.childEnded('slow');
+    });
+
+    it('ends the command and its children when its signal is aborted', async () => {
+      const machine = current();
+      const leave = new AbortController();
+      const command = machine.command([{ step: 'child', name: 'aborted' }, { step: 'hold' }]);
+      const running = execOutcome(machine.runtime, await holding(), { command }, leave.signal);
+      await machine.childStarted('aborted');
+      leave.abort();
+      expect(await running).toMatchObject({ exitCode: undefined, failure: undefined });
+      await machine.childEnded('aborted');
+    });
+
+    it('ends the command and its children when the caller leaves the loop', async () => {
+      const machine = current();
+      const command = machine.command([
+        { step: 'child', name: 'left' },
+        { step: 'write', stream: 'stdout', text: 'x' },
+        { step: 'hold' },
+      ]);
+      for await (const event of machine.runtime.exec(await holding(), { command }, never())) {
+        expect(event.kind).toBe('output');
+        break;
+      }
+      await machine.childEnded('left');
+    });
+
+    it('ends with its container', async () => {
+      const machine = current();
+      const id = await holding();
+      const command = machine.command([{ step: 'child', name: 'inside' }, { step: 'hold' }]);
+      const running = execOutcome(machine.runtime, id, { command });
+      await machine.childStarted('inside');
+      await machine.runtime.stop(id, 0);
+      expect(await running).toMatchObject({ exitCode: 137 });
+      await machine.childEnded('inside');
+    });
+
+    it('refuses an ended container, no command and an unknown executable', async () => {
+      const machine = current();
+      const id = await started(machine, [{ step: 'exit', code: 0 }]);
+      await ended(machine.runtime, id);
+      const command = machine.command([{ step: 'exit', code: 0 }]);
+      expect(await execOutcome(machine.runtime, id, { command })).toMatchObject({ failure: { kind: 'precondition' } });
+      const running = await holding();
+      expect(await execOutcome(machine.runtime, running, { command: harness.unknownCommand })).toMatchObject({
+        failure: { kind: 'invalid' },
+      });
+      expect(await execOutcome(machine.runtime, running, { command: [] })).toMatchObject({ failure: { kind: 'invalid' } });
+    });
+  });
+}

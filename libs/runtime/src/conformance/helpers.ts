@@ -1,0 +1,134 @@
+import { createSeededRandom, randomHex, toContainerId, type ContainerId } from '@cloudless/base';
+import type {
+  ContainerRequest,
+  ContainerRuntime,
+  ContainerStatus,
+  ExecRequest,
+  LogLine,
+  LogRequest,
+} from '../container-runtime.js';
+import type { Behaviour } from './behaviour.js';
+import type { RuntimeMachine } from './harness.js';
+
+const random = createSeededRandom(20260101);
+
+/** A container id that no other test uses. */
+export function aContainerId(): ContainerId {
+  return toContainerId(randomHex(random, 32));
+}
+
+/** A complete request; override what the test is about. */
+export function aRequest(
+  machine: RuntimeMachine,
+  behaviour: Behaviour,
+  overrides: Partial<ContainerRequest> = {},
+): ContainerRequest {
+  return {
+    containerId: aContainerId(),
+    labels: {},
+    command: machine.command(behaviour),
+    args: [],
+    env: {},
+    ports: [],
+    limits: {},
+    ...overrides,
+  };
+}
+
+/** Starts a container and returns its id. */
+export async function started(
+  machine: RuntimeMachine,
+  behaviour: Behaviour,
+  overrides: Partial<ContainerRequest> = {},
+): Promise<ContainerId> {
+  const status = await machine.runtime.start(aRequest(machine, behaviour, overrides));
+  return status.containerId;
+}
+
+/** A signal that is never aborted. */
+export function never(): AbortSignal {
+  return new AbortController().signal;
+}
+
+/** The status of the container once it has ended. */
+export async function ended(runtime: ContainerRuntime, containerId: ContainerId): Promise<ContainerStatus> {
+  const leave = new AbortController();
+  const events = runtime.events(leave.signal);
+  const now = (await runtime.list()).find((status) => status.containerId === containerId);
+  if (now === undefined) throw new Error('no such container');
+  if (now.phase === 'exited') {
+    leave.abort();
+    return now;
+  }
+  for await (const event of events) {
+    if (event.kind === 'exited' && event.status.containerId === containerId) return event.status;
+  }
+  throw new Error('the events ended before the container did');
+}
+
+/** All lines that a request gives. */
+export async function linesOf(
+  runtime: ContainerRuntime,
+  containerId: ContainerId,
+  request: Partial<LogRequest> = {},
+): Promise<readonly LogLine[]> {
+  const lines: LogLine[] = [];
+  for await (const line of runtime.logs(containerId, { follow: false, ...request }, never())) lines.push(line);
+  return lines;
+}
+
+/** Reads from a stream of lines until one with this text has come; leaves the stream open. */
+export async function readUntil(lines: AsyncIterator<LogLine>, wanted: string): Promise<readonly LogLine[]> {
+  const seen: LogLine[] = [];
+  for (;;) {
+    const next = await lines.next();
+    if (next.done === true) throw new Error(`the log ended before the line ${wanted}`);
+    seen.push(next.value);
+    if (textOf(next.value) === wanted) return seen;
+  }
+}
+
+/** The text of a line that is UTF-8. */
+export function textOf(line: LogLine): string {
+  return new TextDecoder().decode(line.text);
+}
+
+/** What a command wrote and its exit code. */
+export interface ExecOutcome {
+  readonly stdout: string;
+  readonly stderr: string;
+  readonly exitCode: number | undefined;
+  /** The failure that ended the stream, if one did. */
+  readonly failure: unknown;
+}
+
+/** Runs a command to its end. */
+export async function execOutcome(
+  runtime: ContainerRuntime,
+  containerId: ContainerId,
+  request: ExecRequest,
+  signal: AbortSignal = never(),
+): Promise<ExecOutcome> {
+  const output = { stdout: [] as Uint8Array[], stderr: [] as Uint8Array[] };
+  let exitCode: number | undefined;
+  let failure: unknown;
+  try {
+    for await (const event of runtime.exec(containerId, request, signal)) {
+      if (event.kind === 'output') output[event.stream].push(event.data);
+      else exitCode = event.exitCode;
+    }
+  } catch (reason) {
+    failure = reason;
+  }
+  return { stdout: decoded(output.stdout), stderr: decoded(output.stderr), exitCode, failure };
+}
+
+function decoded(chunks: readonly Uint8Array[]): string {
+  const decoder = new TextDecoder();
+  return chunks.map((chunk) => decoder.decode(chunk, { stream: true })).join('') + decoder.decode();
+}
+
+/** `line <from>` to `line <to>`. */
+export function numbered(from: number, to: number): readonly string[] {
+  return Array.from({ length: to - from + 1 }, (_, index) => `line ${from + index}`);
+}

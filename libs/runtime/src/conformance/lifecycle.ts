@@ -1,0 +1,193 @@
+import { describe, expect, it } from '@jest/globals';
+import type { ContainerRequest } from '../container-runtime.js';
+import type { CurrentMachine } from './describe-container-runtime.js';
+import type { RuntimeHarness } from './harness.js';
+import { aContainerId, aRequest, ended, execOutcome, linesOf, never, readUntil, started, textOf } from './helpers.js';
+
+/** Start, list, stop, remove. */
+export function describeLifecycle(current: CurrentMachine, harness: RuntimeHarness): void {
+  describe('start and list', () => {
+    it('reports what was started, with labels and times, and lists it', async () => {
+      const machine = current();
+      const request = aRequest(machine, [{ step: 'hold' }], { labels: { replica: 'web-1', cluster: 'c' } });
+      const status = await machine.runtime.start(request);
+      expect(status).toMatchObject({ containerId: request.containerId, labels: request.labels, phase: 'running', endpoints: [] });
+      expect(status.pid).toBeGreaterThan(0);
+      expect(status).not.toHaveProperty('exitCode');
+      expect(await machine.runtime.list()).toEqual([status]);
+    });
+
+    it('gives each declared port an endpoint, and no two containers the same', async () => {
+      const machine = current();
+      const ports = [
+        { name: 'http', port: 80, protocol: 'tcp' as const },
+        { name: 'dns-in', port: 53, protocol: 'udp' as const },
+      ];
+      const first = await machine.runtime.start(aRequest(machine, [{ step: 'hold' }], { ports }));
+      const second = await machine.runtime.start(aRequest(machine, [{ step: 'hold' }], { ports }));
+      expect(first.endpoints.map(({ portName }) => portName)).toEqual(['http', 'dns-in']);
+      const reached = [...first.endpoints, ...second.endpoints].map(
+        ({ ip, port }, index) => `${index % 2 === 0 ? 'tcp' : 'udp'} ${ip} ${port}`,
+      );
+      expect(new Set(reached).size).toBe(4);
+    });
+
+    it('passes the environment on', async () => {
+      const machine = current();
+      const id = await started(
+        machine,
+        [
+          { step: 'writeEnv', name: 'GREETING' },
+          { step: 'writeEnv', name: 'OTHER' },
+        ],
+        {
+          env: { GREETING: 'hello  "world" $HOME' },
+        },
+      );
+      await ended(machine.runtime, id);
+      expect((await linesOf(machine.runtime, id)).map(textOf)).toEqual(['hello  "world" $HOME', 'unset']);
+    });
+
+    it('refuses an id in use, also of an ended container', async () => {
+      const machine = current();
+      const request = aRequest(machine, [{ step: 'exit', code: 0 }]);
+      await machine.runtime.start(request);
+      await expect(machine.runtime.start(request)).rejects.toMatchObject({ kind: 'exists' });
+      await ended(machine.runtime, request.containerId);
+      await expect(machine.runtime.start(request)).rejects.toMatchObject({ kind: 'exists' });
+    });
+
+    it('starts one of two that use the same id at once', async () => {
+      const machine = current();
+      const request = aRequest(machine, [{ step: 'hold' }]);
+      const outcomes = await Promise.allSettled([machine.runtime.start(request), machine.runtime.start(request)]);
+      expect(outcomes.map(({ status }) => status).sort()).toEqual(['fulfilled', 'rejected']);
+      expect(await machine.runtime.list()).toHaveLength(1);
+    });
+
+    it.each([
+      { name: 'no command and no image', override: () => ({ command: [] }) },
+      { name: 'an executable that does not exist', override: () => ({ command: harness.unknownCommand }) },
+      {
+        name: 'an id that is not 64 hex digits',
+        override: () => ({ containerId: '../../etc' as ContainerRequest['containerId'] }),
+      },
+    ])('refuses $name and leaves no trace', async ({ override }) => {
+      const machine = current();
+      await expect(machine.runtime.start(aRequest(machine, [], override()))).rejects.toMatchObject({ kind: 'invalid' });
+      expect(await machine.runtime.list()).toEqual([]);
+    });
+  });
+
+  describe('the end of a container', () => {
+    it.each([
+      { name: 'success', behaviour: [{ step: 'exit', code: 0 }] as const, exitCode: 0, reason: 'completed' },
+      { name: 'failure', behaviour: [{ step: 'exit', code: 3 }] as const, exitCode: 3, reason: 'exit code 3' },
+      { name: 'a signal', behaviour: [{ step: 'die' }] as const, exitCode: 137, reason: 'killed by SIGKILL' },
+    ])('reports $name', async ({ behaviour, exitCode, reason }) => {
+      const machine = current();
+      const id = await started(machine, behaviour, { labels: { kept: 'yes' } });
+      const status = await ended(machine.runtime, id);
+      expect(status).toMatchObject({ phase: 'exited', exitCode, reason, labels: { kept: 'yes' } });
+      expect(status).not.toHaveProperty('pid');
+      expect(status.finishedAtMs).toBeGreaterThanOrEqual(status.startedAtMs);
+      expect(await machine.runtime.list()).toEqual([status]);
+    });
+
+    it('ends what the main process left behind', async () => {
+      const machine = current();
+      const id = await started(machine, [
+        { step: 'child', name: 'left' },
+        { step: 'gate', name: 'go' },
+        { step: 'exit', code: 0 },
+      ]);
+      await machine.childStarted('left');
+      await machine.openGate('go');
+      await ended(machine.runtime, id);
+      await machine.childEnded('left');
+    });
+  });
+
+  describe('stop and remove', () => {
+    it('lets a container end by itself within the grace', async () => {
+      const machine = current();
+      const id = await started(machine, [
+        { step: 'onTerm', line: 'bye', exitCode: 7 },
+        { step: 'write', stream: 'stdout', text: 'ready\n' },
+        { step: 'hold' },
+      ]);
+      await readUntil(machine.runtime.logs(id, { follow: true }, never())[Symbol.asyncIterator](), 'ready');
+      expect(await machine.runtime.stop(id, 60_000)).toMatchObject({ phase: 'exited', exitCode: 7, reason: 'exit code 7' });
+      expect((await linesOf(machine.runtime, id)).map(textOf)).toEqual(['ready', 'bye']);
+    });
+
+    it('kills after the grace, children too, and not before', async () => {
+      const machine = current();
+      const id = await stubborn(current);
+      const stopping = machine.runtime.stop(id, 300);
+      await machine.elapse(299);
+      expect(await machine.runtime.list()).toMatchObject([{ phase: 'running' }]);
+      await machine.elapse(1);
+      const status = await stopping;
+      expect(status).toMatchObject({ exitCode: 137, reason: 'killed by SIGKILL' });
+      await machine.childEnded('inner');
+    });
+
+    it('kills at once without grace', async () => {
+      const machine = current();
+      const id = await stubborn(current);
+      expect(await machine.runtime.stop(id, 0)).toMatchObject({ exitCode: 137 });
+    });
+
+    it('a second stop with a shorter grace hastens the first, a longer one does not delay it', async () => {
+      const machine = current();
+      const id = await stubborn(current);
+      const patient = machine.runtime.stop(id, 3_600_000);
+      const hasty = machine.runtime.stop(id, 50);
+      const late = machine.runtime.stop(id, 3_600_000);
+      await machine.elapse(50);
+      const statuses = await Promise.all([patient, hasty, late]);
+      expect(statuses.map(({ exitCode }) => exitCode)).toEqual([137, 137, 137]);
+    });
+
+    it('resolves at once for an ended container, with its own exit code', async () => {
+      const machine = current();
+      const id = await started(machine, [{ step: 'exit', code: 4 }]);
+      await ended(machine.runtime, id);
+      expect(await machine.runtime.stop(id, 1_000)).toMatchObject({ exitCode: 4 });
+    });
+
+    it('forgets a removed container, and only an ended one can be removed', async () => {
+      const machine = current();
+      const id = await started(machine, [{ step: 'hold' }]);
+      await expect(machine.runtime.remove(id)).rejects.toMatchObject({ kind: 'precondition' });
+      await machine.runtime.stop(id, 0);
+      await machine.runtime.remove(id);
+      expect(await machine.runtime.list()).toEqual([]);
+      await expect(linesOf(machine.runtime, id)).rejects.toMatchObject({ kind: 'notFound' });
+      await machine.runtime.remove(id);
+    });
+
+    it('knows no unknown id', async () => {
+      const { runtime } = current();
+      const id = aContainerId();
+      await expect(runtime.stop(id, 0)).rejects.toMatchObject({ kind: 'notFound' });
+      await expect(linesOf(runtime, id)).rejects.toMatchObject({ kind: 'notFound' });
+      expect(await execOutcome(runtime, id, { command: ['x'] })).toMatchObject({ failure: { kind: 'notFound' } });
+      await runtime.remove(id);
+    });
+  });
+}
+
+/** A container that ignores SIGTERM, with a child that does too, both ready. */
+async function stubborn(current: CurrentMachine): ReturnType<typeof started> {
+  const machine = current();
+  const id = await started(machine, [
+    { step: 'ignoreTerm' },
+    { step: 'child', name: 'inner' },
+    { step: 'write', stream: 'stdout', text: 'ready\n' },
+    { step: 'hold' },
+  ]);
+  await readUntil(machine.runtime.logs(id, { follow: true }, never())[Symbol.asyncIterator](), 'ready');
+  return id;
+}

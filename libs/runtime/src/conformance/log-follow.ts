@@ -1,0 +1,81 @@
+import { describe, expect, it } from '@jest/globals';
+import type { LogLine } from '../container-runtime.js';
+import type { CurrentMachine } from './describe-container-runtime.js';
+import type { RuntimeHarness } from './harness.js';
+import { ended, linesOf, never, numbered, readUntil, started, textOf } from './helpers.js';
+
+/** Reading on while the container writes. */
+export function describeLogFollow(current: CurrentMachine, harness: RuntimeHarness): void {
+  describe('following logs', () => {
+    it('gives what is there, then what comes, and ends after the last line', async () => {
+      const machine = current();
+      const id = await started(machine, [
+        { step: 'number', stream: 'stdout', from: 1, to: 3 },
+        { step: 'gate', name: 'more' },
+        { step: 'number', stream: 'stdout', from: 4, to: 6 },
+        { step: 'write', stream: 'stdout', text: 'end' },
+      ]);
+      const reader = machine.runtime.logs(id, { follow: true }, never())[Symbol.asyncIterator]();
+      expect((await readUntil(reader, 'line 3')).map(textOf)).toEqual(numbered(1, 3));
+      await machine.openGate('more');
+      expect((await readUntil(reader, 'end')).map(textOf)).toEqual([...numbered(4, 6), 'end']);
+      expect(await reader.next()).toMatchObject({ done: true });
+    });
+
+    it('starts at the tail and goes on without gap', async () => {
+      const machine = current();
+      const id = await started(machine, [
+        { step: 'number', stream: 'stdout', from: 1, to: 30 },
+        { step: 'gate', name: 'more' },
+        { step: 'number', stream: 'stdout', from: 31, to: 40 },
+      ]);
+      await readUntil(machine.runtime.logs(id, { follow: true }, never())[Symbol.asyncIterator](), 'line 30');
+      const reader = machine.runtime.logs(id, { follow: true, tailLines: 2 }, never())[Symbol.asyncIterator]();
+      expect(textOf((await reader.next()).value as LogLine)).toBe('line 29');
+      await machine.openGate('more');
+      expect((await readUntil(reader, 'line 40')).map(textOf)).toEqual(numbered(30, 40));
+    });
+
+    it('survives rotation: every line once', async () => {
+      const machine = current();
+      const id = await started(machine, [{ step: 'number', stream: 'stdout', from: 1, to: harness.rotatingLines }]);
+      const lines = await linesOf(machine.runtime, id, { follow: true });
+      expect(lines.map(({ sequence }) => sequence)).toEqual(lines.map((_, index) => BigInt(index + 1)));
+      expect(lines.map(textOf)).toEqual(numbered(1, harness.rotatingLines));
+      expect((await linesOf(machine.runtime, id, { tailLines: harness.rotatingLines })).length).toBe(harness.rotatingLines);
+    });
+
+    it('resumes after a sequence number where another reader stopped', async () => {
+      const machine = current();
+      const id = await started(machine, [
+        { step: 'number', stream: 'stdout', from: 1, to: 10 },
+        { step: 'gate', name: 'more' },
+        { step: 'number', stream: 'stdout', from: 11, to: 20 },
+      ]);
+      const first = await readUntil(machine.runtime.logs(id, { follow: true }, never())[Symbol.asyncIterator](), 'line 10');
+      await machine.openGate('more');
+      const rest = await linesOf(machine.runtime, id, { follow: true, afterSequence: first.at(-1)?.sequence ?? 0n });
+      expect(rest.map(textOf)).toEqual(numbered(11, 20));
+    });
+
+    it('of an ended container gives its lines and ends', async () => {
+      const machine = current();
+      const id = await started(machine, [{ step: 'number', stream: 'stdout', from: 1, to: 5 }]);
+      await ended(machine.runtime, id);
+      expect((await linesOf(machine.runtime, id, { follow: true })).map(textOf)).toEqual(numbered(1, 5));
+      expect(await linesOf(machine.runtime, id, { follow: true, tailLines: 0 })).toEqual([]);
+    });
+
+    it('ends when its signal is aborted, and the container goes on', async () => {
+      const machine = current();
+      const id = await started(machine, [{ step: 'write', stream: 'stdout', text: 'ready\n' }, { step: 'hold' }]);
+      const leave = new AbortController();
+      const reader = machine.runtime.logs(id, { follow: true }, leave.signal)[Symbol.asyncIterator]();
+      await readUntil(reader, 'ready');
+      const waiting = reader.next();
+      leave.abort();
+      expect(await waiting).toMatchObject({ done: true });
+      expect(await machine.runtime.list()).toMatchObject([{ phase: 'running' }]);
+    });
+  });
+}

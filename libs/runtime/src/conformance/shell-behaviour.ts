@@ -1,0 +1,53 @@
+import type { LogStream } from '../container-runtime.js';
+import { assertNever } from '@cloudless/base';
+import type { Behaviour, BehaviourStep } from './behaviour.js';
+
+/**
+ * Writes a behaviour as a script for `/bin/sh` (POSIX, also busybox).
+ * @param directory - Where gates and children leave their files: gate `g` opens when `<directory>/gate-g` exists, child `c`
+ *   writes its process id to `<directory>/child-c`. Must exist and need no quoting.
+ */
+export function behaviourScript(behaviour: Behaviour, directory: string): string {
+  return behaviour.map((step) => stepScript(step, directory)).join('\n');
+}
+
+function stepScript(step: BehaviourStep, directory: string): string {
+  switch (step.step) {
+    case 'write':
+      return `printf '${escaped(new TextEncoder().encode(step.text))}'${redirect(step.stream)}`;
+    case 'writeBytes':
+      return `printf '${escaped(step.bytes)}'${redirect(step.stream)}`;
+    case 'fill':
+      return `head -c ${step.count} /dev/zero | tr '\\0' '${step.letter}'${redirect(step.stream)}`;
+    case 'number':
+      return `i=${step.from}; while [ $i -le ${step.to} ]; do echo "line $i"${redirect(step.stream)}; i=$((i+1)); done`;
+    case 'writeEnv':
+      return `echo "\${${step.name}-unset}"`;
+    case 'copyStdin':
+      return 'cat';
+    case 'ignoreTerm':
+      return `trap '' TERM`;
+    case 'onTerm':
+      return `trap 'echo "${step.line}"; exit ${step.exitCode}' TERM`;
+    case 'gate':
+      return `until [ -e ${directory}/gate-${step.name} ]; do sleep 0.02; done 2>/dev/null`;
+    case 'child':
+      return `sleep 3600 & echo $! > ${directory}/child-${step.name}.new; mv ${directory}/child-${step.name}.new ${directory}/child-${step.name}`;
+    case 'hold':
+      return 'while :; do sleep 3600 & wait $!; done 2>/dev/null'; // the shell would tell there how its child ended
+    case 'exit':
+      return `exit ${step.code}`;
+    case 'die':
+      return 'kill -9 $$';
+    default:
+      return assertNever(step);
+  }
+}
+
+function redirect(stream: LogStream): string {
+  return stream === 'stderr' ? ' >&2' : '';
+}
+
+function escaped(bytes: ArrayLike<number>): string {
+  return Array.from(bytes, (byte) => `\\${byte.toString(8).padStart(3, '0')}`).join('');
+}

@@ -1,0 +1,101 @@
+import { CloudlessError, type StopSignal } from '@cloudless/base';
+
+/** Needs of a {@link PushQueue}. */
+export interface PushQueueOptions {
+  /** More waiting items than this, and the reader is cut off instead of being buffered for. */
+  readonly limit: number;
+  /** Ends the iteration when aborted; what still waits is dropped. */
+  readonly signal?: StopSignal;
+  /** Called once, when nothing more will be read: it ended, failed, was aborted, or the reader left its loop. */
+  readonly onClose?: () => void;
+}
+
+/** A `next` that no item has answered yet. */
+interface Waiting<Item> {
+  readonly resolve: (result: IteratorResult<Item>) => void;
+  readonly reject: (reason: unknown) => void;
+}
+
+/** Items pushed by one side and read by one `for await` on the other, in order, bounded. */
+export class PushQueue<Item> implements AsyncIterableIterator<Item> {
+  private readonly items: Item[] = [];
+  private readonly waiting: Waiting<Item>[] = [];
+  private failure: { readonly reason: unknown } | undefined;
+  private ended = false;
+  private closed = false;
+  private readonly onAbort = (): void => this.drop();
+
+  constructor(private readonly options: PushQueueOptions) {
+    if (options.signal?.aborted === true) this.drop();
+    else options.signal?.addEventListener('abort', this.onAbort, { once: true });
+  }
+
+  /** Number of items that wait for the reader. */
+  get size(): number {
+    return this.items.length;
+  }
+
+  /** Adds an item; without effect after the end. A reader too far behind fails with kind `exhausted`. */
+  push(item: Item): void {
+    if (this.ended) return;
+    const next = this.waiting.shift();
+    if (next !== undefined) next.resolve({ done: false, value: item });
+    else if (this.items.length < this.options.limit) this.items.push(item);
+    else {
+      this.items.length = 0;
+      this.fail(new CloudlessError('exhausted', `the reader fell more than ${this.options.limit} items behind`));
+    }
+  }
+
+  /** No more items; what waits is still delivered. */
+  end(): void {
+    this.ended = true;
+    this.waiting.splice(0).forEach((next) => next.resolve({ done: true, value: undefined }));
+    if (this.items.length === 0) this.close();
+  }
+
+  /** Like {@link PushQueue.end}, but the iteration then throws `reason`. */
+  fail(reason: unknown): void {
+    if (this.ended) return;
+    const first = this.waiting.shift();
+    if (first === undefined) this.failure = { reason };
+    else first.reject(reason);
+    this.end();
+  }
+
+  next(): Promise<IteratorResult<Item>> {
+    const item = this.items.shift();
+    if (item !== undefined) return Promise.resolve({ done: false, value: item });
+    if (!this.ended) {
+      return new Promise((resolve, reject) => {
+        this.waiting.push({ resolve, reject });
+      });
+    }
+    this.close();
+    const failure = this.failure;
+    this.failure = undefined;
+    return failure === undefined ? Promise.resolve({ done: true, value: undefined }) : Promise.reject(failure.reason);
+  }
+
+  return(): Promise<IteratorResult<Item>> {
+    this.drop();
+    return Promise.resolve({ done: true, value: undefined });
+  }
+
+  [Symbol.asyncIterator](): AsyncIterableIterator<Item> {
+    return this;
+  }
+
+  private drop(): void {
+    this.items.length = 0;
+    this.failure = undefined;
+    this.end();
+  }
+
+  private close(): void {
+    if (this.closed) return;
+    this.closed = true;
+    this.options.signal?.removeEventListener('abort', this.onAbort);
+    this.options.onClose?.();
+  }
+}

@@ -1,0 +1,192 @@
+import { CloudlessError, type Clock, type ContainerId, type StopSignal } from '@cloudless/base';
+import type {
+  ContainerEvent,
+  ContainerRequest,
+  ContainerRuntime,
+  ContainerStatus,
+  ExecEvent,
+  ExecRequest,
+  LogLine,
+  LogRequest,
+} from '../container-runtime.js';
+import { PushQueue } from '../push-queue.js';
+import { FakeMachine } from './fake-machine.js';
+import { behaviourOf } from './fake-command.js';
+import { FakeProcess } from './fake-process.js';
+
+/** Needs of a fake runtime. */
+export interface FakeRuntimeOptions {
+  readonly clock: Clock;
+  /**
+   * Default: `runtime.process`, `limits.cpu`, `limits.memory`. Images are run when `runtime.cri` is among them (and the
+   * runtime is then called `cri`); a limit is refused when its capability is missing.
+   */
+  readonly capabilities?: readonly string[];
+}
+
+/** A runtime in memory, with the machine that it works on. */
+export interface FakeRuntime extends ContainerRuntime {
+  /** Steers what happens; see {@link FakeMachine}. */
+  readonly machine: FakeMachine;
+  /** Closes this one and gives another on the same machine, as an agent's restart does. */
+  reopen(): Promise<FakeRuntime>;
+}
+
+/** A runtime without processes: everything happens at once, but for graces and timeouts, which the clock moves. */
+export function createFakeRuntime(options: FakeRuntimeOptions): FakeRuntime {
+  return new InMemoryRuntime(new FakeMachine(options.clock, options.capabilities ?? DEFAULT_CAPABILITIES));
+}
+
+const DEFAULT_CAPABILITIES: readonly string[] = ['runtime.process', 'limits.cpu', 'limits.memory'];
+/** A reader of events or output further behind is cut off. */
+const QUEUE_LIMIT = 100_000;
+const OUTPUT_CHUNK_BYTES = 64 * 1024;
+
+class InMemoryRuntime implements FakeRuntime {
+  readonly name: string;
+  private closed = false;
+  private readonly open = new Set<Pick<PushQueue<unknown>, 'fail'>>();
+
+  constructor(readonly machine: FakeMachine) {
+    this.name = machine.capabilities.includes('runtime.cri') ? 'cri' : 'process';
+  }
+
+  async version(): Promise<string> {
+    return 'fake';
+  }
+
+  capabilities(): readonly string[] {
+    return this.machine.capabilities;
+  }
+
+  async start(request: ContainerRequest): Promise<ContainerStatus> {
+    this.assertOpen();
+    this.check(request);
+    return this.machine.start(request);
+  }
+
+  async stop(containerId: ContainerId, graceMs: number): Promise<ContainerStatus> {
+    this.assertOpen();
+    return this.machine.find(containerId).stop(graceMs);
+  }
+
+  async remove(containerId: ContainerId): Promise<void> {
+    this.assertOpen();
+    if (!this.machine.has(containerId)) return;
+    if (this.machine.find(containerId).status.phase === 'running') {
+      throw new CloudlessError('precondition', `container ${containerId} is running: stop it first`);
+    }
+    this.machine.remove(containerId);
+  }
+
+  async list(): Promise<readonly ContainerStatus[]> {
+    this.assertOpen();
+    return this.machine.statuses();
+  }
+
+  events(signal: StopSignal): AsyncIterable<ContainerEvent> {
+    this.assertOpen();
+    const queue = this.queue<ContainerEvent>(signal, () => stop());
+    const stop = this.machine.listen((event) => queue.push(event));
+    if (signal.aborted) stop();
+    return queue;
+  }
+
+  async *logs(containerId: ContainerId, request: LogRequest, signal: StopSignal): AsyncIterable<LogLine> {
+    this.assertOpen();
+    yield* this.machine.find(containerId).log.read(request, signal);
+  }
+
+  async *exec(containerId: ContainerId, request: ExecRequest, signal: StopSignal): AsyncIterable<ExecEvent> {
+    this.assertOpen();
+    const container = this.machine.find(containerId);
+    if (container.status.phase !== 'running') throw new CloudlessError('precondition', `container ${containerId} is not running`);
+    if (request.command.length === 0) throw new CloudlessError('invalid', 'command: must not be empty');
+    if (this.machine.isMissing(request.command[0]))
+      throw new CloudlessError('invalid', `command: no executable ${request.command[0]}`);
+    const answer = this.machine.answer(containerId, request);
+    if (answer !== undefined) return yield* answer;
+    yield* this.run(containerId, request, signal);
+  }
+
+  async close(): Promise<void> {
+    this.closed = true;
+    for (const queue of this.open) queue.fail(new CloudlessError('unavailable', 'the runtime was closed'));
+    this.open.clear();
+  }
+
+  async reopen(): Promise<FakeRuntime> {
+    await this.close();
+    return new InMemoryRuntime(this.machine);
+  }
+
+  private run(containerId: ContainerId, request: ExecRequest, signal: StopSignal): PushQueue<ExecEvent> {
+    const container = this.machine.find(containerId);
+    const output = this.queue<ExecEvent>(signal, () => {
+      deadline?.cancel();
+      process.kill();
+    });
+    const process: FakeProcess = new FakeProcess(behaviourOf(request.command), {
+      ...this.machine.world,
+      env: container.env,
+      stdin: request.stdin ?? new Uint8Array(0),
+      write: (stream, bytes) => {
+        for (let start = 0; start < bytes.length; start += OUTPUT_CHUNK_BYTES) {
+          output.push({ kind: 'output', stream, data: bytes.slice(start, start + OUTPUT_CHUNK_BYTES) });
+        }
+      },
+      ended: (exitCode) => {
+        deadline?.cancel();
+        container.commands.delete(process);
+        output.push({ kind: 'exited', exitCode });
+        output.end();
+      },
+    });
+    const { timeoutMs } = request;
+    const deadline =
+      timeoutMs === undefined
+        ? undefined
+        : this.machine.clock.setTimer(timeoutMs, () => {
+            output.fail(new CloudlessError('deadline', `the command took longer than ${timeoutMs} ms`));
+            process.kill();
+          });
+    container.commands.add(process);
+    if (signal.aborted) process.kill();
+    else process.run();
+    return output;
+  }
+
+  private check(request: ContainerRequest): void {
+    const { containerId, command, image, limits } = request;
+    if (!/^[0-9a-f]{64}$/.test(containerId)) throw new CloudlessError('invalid', 'containerId: must be 64 hex digits');
+    if (this.machine.has(containerId)) throw new CloudlessError('exists', `container ${containerId} exists`);
+    if (image === undefined && command.length === 0) throw new CloudlessError('invalid', 'command: must not be empty');
+    if (this.machine.isMissing(command[0])) throw new CloudlessError('invalid', `command: no executable ${command[0]}`);
+    this.needs(image !== undefined, 'runtime.cri', 'image');
+    this.needs(limits.cpuMillis !== undefined, 'limits.cpu', 'limits.cpuMillis');
+    this.needs(limits.memoryBytes !== undefined, 'limits.memory', 'limits.memoryBytes');
+  }
+
+  private needs(asked: boolean, capability: string, field: string): void {
+    if (!asked || this.machine.capabilities.includes(capability)) return;
+    throw new CloudlessError('unimplemented', `${field}: this runtime lacks ${capability}`);
+  }
+
+  private queue<Item>(signal: StopSignal, onClose: () => void): PushQueue<Item> {
+    const queue: PushQueue<Item> = new PushQueue<Item>({
+      limit: QUEUE_LIMIT,
+      signal,
+      onClose: () =>
+        queueMicrotask(() => {
+          this.open.delete(queue);
+          onClose();
+        }),
+    });
+    if (!signal.aborted) this.open.add(queue);
+    return queue;
+  }
+
+  private assertOpen(): void {
+    if (this.closed) throw new CloudlessError('unavailable', 'the runtime was closed');
+  }
+}

@@ -1,0 +1,94 @@
+import { CloudlessError, type Clock, type Timer } from '@cloudless/base';
+import type { ContainerEndpoint, ContainerRequest, ContainerStatus } from '../container-runtime.js';
+import { exitReason } from '../exit-reason.js';
+import { behaviourOf } from './fake-command.js';
+import { FakeLog } from './fake-log.js';
+import { FakeProcess, type FakeProcessWorld } from './fake-process.js';
+
+/** What a fake container needs of its machine. */
+export interface FakeContainerDeps {
+  readonly clock: Clock;
+  readonly pid: number;
+  readonly endpoints: readonly ContainerEndpoint[];
+  readonly world: Pick<FakeProcessWorld, 'whenOpen' | 'childStarted' | 'childEnded'>;
+  /** Called once, after the status says so. */
+  readonly onExit: (status: ContainerStatus) => void;
+}
+
+/** One container of a {@link FakeMachine}: a status, a log and a fake main process. */
+export class FakeContainer {
+  readonly log: FakeLog;
+  /** Commands that run in it; they end with it. */
+  readonly commands = new Set<FakeProcess>();
+  private readonly main: FakeProcess;
+  private current: ContainerStatus;
+  private killAt: { readonly at: number; readonly timer: Timer } | undefined;
+  private readonly waiting: ((status: ContainerStatus) => void)[] = [];
+  private endReason: string | undefined;
+
+  constructor(
+    readonly request: ContainerRequest,
+    private readonly deps: FakeContainerDeps,
+  ) {
+    const { clock, pid, endpoints, world } = deps;
+    this.log = new FakeLog(clock);
+    const { containerId, labels } = request;
+    this.current = { containerId, labels: { ...labels }, phase: 'running', pid, startedAtMs: clock.wallTime(), endpoints };
+    this.main = new FakeProcess(behaviourOf([...request.command, ...request.args]), {
+      ...world,
+      env: this.env,
+      stdin: new Uint8Array(0),
+      write: (stream, bytes) => this.log.write(stream, bytes),
+      ended: (exitCode, signal) => this.ended(exitCode, signal),
+    });
+  }
+
+  get status(): ContainerStatus {
+    return this.current;
+  }
+
+  /** What its processes see: its own variables and the ports it got. */
+  get env(): Readonly<Record<string, string>> {
+    const [first] = this.deps.endpoints;
+    return { ...this.request.env, ...(first === undefined ? {} : { PORT: String(first.port) }) };
+  }
+
+  run(): void {
+    this.main.run();
+  }
+
+  stop(graceMs: number): Promise<ContainerStatus> {
+    if (this.current.phase === 'exited') return Promise.resolve(this.current);
+    return new Promise((resolve) => {
+      this.waiting.push(resolve);
+      const at = this.deps.clock.now() + Math.max(0, graceMs);
+      if (graceMs <= 0) return this.main.kill();
+      const first = this.killAt === undefined;
+      if (this.killAt === undefined || at < this.killAt.at) {
+        this.killAt?.timer.cancel();
+        this.killAt = { at, timer: this.deps.clock.setTimer(graceMs, () => this.main.kill()) };
+      }
+      if (first) this.main.terminate();
+    });
+  }
+
+  /** Ends it as if by itself. @throws kind `precondition` when it has ended. */
+  end(exitCode: number, reason?: string): void {
+    if (this.current.phase === 'exited')
+      throw new CloudlessError('precondition', `container ${this.current.containerId} has ended`);
+    this.endReason = reason;
+    this.main.end(exitCode);
+  }
+
+  private ended(exitCode: number, signal?: string): void {
+    this.killAt?.timer.cancel();
+    const { containerId, labels, startedAtMs, endpoints } = this.current;
+    const reason = this.endReason ?? exitReason(exitCode, signal);
+    const finishedAtMs = this.deps.clock.wallTime();
+    this.current = { containerId, labels, phase: 'exited', startedAtMs, finishedAtMs, exitCode, reason, endpoints };
+    for (const command of this.commands) command.kill();
+    this.log.end();
+    this.deps.onExit(this.current);
+    for (const resolve of this.waiting.splice(0)) resolve(this.current);
+  }
+}

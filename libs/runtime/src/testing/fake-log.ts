@@ -1,0 +1,57 @@
+import { PushQueue } from '../push-queue.js';
+import { LineSplitter, type SplitLine } from '../line-splitter.js';
+import { selectsLine } from '../log-selection.js';
+import type { Clock, StopSignal } from '@cloudless/base';
+import type { LogLine, LogRequest, LogStream } from '../container-runtime.js';
+
+/** Older lines are dropped, as rotation does. */
+const KEPT_LINES = 20_000;
+/** A follower further behind is cut off. */
+const FOLLOWER_LIMIT = 100_000;
+
+/** The lines of one fake container. */
+export class FakeLog {
+  private readonly lines: LogLine[] = [];
+  private readonly splitters = { stdout: new LineSplitter(), stderr: new LineSplitter() };
+  private readonly followers = new Set<{ readonly request: LogRequest; readonly queue: PushQueue<LogLine> }>();
+  private sequence = 0n;
+  private over = false;
+
+  constructor(private readonly clock: Clock) {}
+
+  write(stream: LogStream, bytes: Uint8Array): void {
+    for (const line of this.splitters[stream].feed(bytes)) this.add(stream, line);
+  }
+
+  /** No more output; followers end after the last line. */
+  end(): void {
+    for (const stream of ['stdout', 'stderr'] as const) {
+      const last = this.splitters[stream].flush();
+      if (last !== undefined) this.add(stream, last);
+    }
+    this.over = true;
+    for (const { queue } of this.followers) queue.end();
+  }
+
+  read(request: LogRequest, signal: StopSignal): PushQueue<LogLine> {
+    const follower = { request, queue: this.newQueue(signal, () => this.followers.delete(follower)) };
+    const selected = this.lines.filter((line) => selectsLine(request, line));
+    const tail = request.tailLines === undefined ? selected : selected.slice(Math.max(0, selected.length - request.tailLines));
+    for (const line of tail) follower.queue.push(line);
+    if (!request.follow || this.over) follower.queue.end();
+    else if (!signal.aborted) this.followers.add(follower);
+    return follower.queue;
+  }
+
+  private newQueue(signal: StopSignal, onClose: () => void): PushQueue<LogLine> {
+    return new PushQueue({ limit: FOLLOWER_LIMIT, signal, onClose: () => queueMicrotask(onClose) });
+  }
+
+  private add(stream: LogStream, { text, partial }: SplitLine): void {
+    this.sequence += 1n;
+    const line: LogLine = { sequence: this.sequence, stream, timeMs: this.clock.wallTime(), text, partial };
+    this.lines.push(line);
+    if (this.lines.length > KEPT_LINES) this.lines.shift();
+    for (const { request, queue } of this.followers) if (selectsLine(request, line)) queue.push(line);
+  }
+}

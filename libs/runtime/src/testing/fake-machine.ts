@@ -1,0 +1,185 @@
+import { CloudlessError, type Clock, type ContainerId } from '@cloudless/base';
+import type {
+  ContainerEndpoint,
+  ContainerEvent,
+  ContainerRequest,
+  ContainerStatus,
+  ExecEvent,
+  ExecRequest,
+  LogStream,
+} from '../container-runtime.js';
+import { FakeContainer } from './fake-container.js';
+import type { FakeProcessWorld } from './fake-process.js';
+
+/** What a test wants a command to have done. */
+export interface FakeExecResult {
+  readonly exitCode: number;
+  readonly stdout?: string;
+  readonly stderr?: string;
+}
+
+/** Answers commands in place of a behaviour; `undefined` leaves the command to its behaviour. */
+export type FakeExecHandler = (containerId: ContainerId, request: ExecRequest) => FakeExecResult | undefined;
+
+const FIRST_PORT = 20_000;
+const FIRST_PID = 1_000;
+
+/** The machine under one or more fake runtimes, one after the other: what runs on it stays when a runtime is closed. */
+export class FakeMachine {
+  private readonly containers = new Map<ContainerId, FakeContainer>();
+  private readonly listeners = new Set<(event: ContainerEvent) => void>();
+  private readonly openGates = new Set<string>();
+  private readonly gateWaiters = new Map<string, (() => void)[]>();
+  private readonly livingChildren = new Set<string>();
+  private readonly missing = new Set<string>();
+  private readonly startFailures: CloudlessError[] = [];
+  private starts = 0;
+  private ports = 0;
+  private execHandler: FakeExecHandler = () => undefined;
+
+  constructor(
+    readonly clock: Clock,
+    readonly capabilities: readonly string[],
+  ) {}
+
+  /** How many containers were started so far. */
+  get startCount(): number {
+    return this.starts;
+  }
+
+  /** What a container was started with. @throws kind `notFound`. */
+  requestOf(containerId: ContainerId): ContainerRequest {
+    return this.find(containerId).request;
+  }
+
+  /** Ends a container as if by itself. */
+  exit(containerId: ContainerId, exitCode: number, reason?: string): void {
+    this.find(containerId).end(exitCode, reason);
+  }
+
+  /** Lets a container write; add the line ends yourself. */
+  write(containerId: ContainerId, stream: LogStream, text: string): void {
+    this.find(containerId).log.write(stream, new TextEncoder().encode(text));
+  }
+
+  /** The next start fails so; called again, the one after it too. */
+  failNextStart(failure: CloudlessError): void {
+    this.startFailures.push(failure);
+  }
+
+  /** Makes an executable unknown. */
+  removeExecutable(name: string): void {
+    this.missing.add(name);
+  }
+
+  /** Sets who answers commands. */
+  onExec(handler: FakeExecHandler): void {
+    this.execHandler = handler;
+  }
+
+  openGate(name: string): void {
+    this.openGates.add(name);
+    for (const action of this.gateWaiters.get(name)?.splice(0) ?? []) action();
+  }
+
+  hasChild(name: string): boolean {
+    return this.livingChildren.has(name);
+  }
+
+  /** Loses containers without an event, as when someone deleted them behind the agent's back; all without an id. */
+  lose(containerId?: ContainerId): void {
+    if (containerId === undefined) this.containers.clear();
+    else this.containers.delete(containerId);
+  }
+
+  /** Ends whatever runs with -1 `lost with the machine`. */
+  reboot(): void {
+    for (const container of this.containers.values())
+      if (container.status.phase === 'running') container.end(-1, 'lost with the machine');
+  }
+
+  /** @internal For the runtime. */
+  listen(listener: (event: ContainerEvent) => void): () => void {
+    this.listeners.add(listener);
+    return () => this.listeners.delete(listener);
+  }
+
+  /** @internal For the runtime. */
+  statuses(): readonly ContainerStatus[] {
+    return [...this.containers.values()].map(({ status }) => status);
+  }
+
+  /** @internal For the runtime. */
+  find(containerId: ContainerId): FakeContainer {
+    const container = this.containers.get(containerId);
+    if (container === undefined) throw new CloudlessError('notFound', `no container ${containerId}`);
+    return container;
+  }
+
+  /** @internal For the runtime. */
+  has(containerId: ContainerId): boolean {
+    return this.containers.has(containerId);
+  }
+
+  /** @internal For the runtime. */
+  isMissing(executable: string | undefined): boolean {
+    return executable !== undefined && this.missing.has(executable);
+  }
+
+  /** @internal For the runtime. */
+  remove(containerId: ContainerId): void {
+    this.containers.delete(containerId);
+  }
+
+  /** @internal For the runtime, which has checked the request. */
+  start(request: ContainerRequest): ContainerStatus {
+    const failure = this.startFailures.shift();
+    if (failure !== undefined) throw failure;
+    this.starts += 1;
+    const endpoints = request.ports.map(({ name }): ContainerEndpoint => ({
+      portName: name,
+      ip: '127.0.0.1',
+      port: FIRST_PORT + this.ports++,
+    }));
+    const container = new FakeContainer(request, {
+      clock: this.clock,
+      pid: FIRST_PID + this.starts,
+      endpoints,
+      world: this.world,
+      onExit: (status) => this.tell({ kind: 'exited', status }),
+    });
+    this.containers.set(request.containerId, container);
+    const { status } = container;
+    this.tell({ kind: 'started', status });
+    container.run();
+    return status;
+  }
+
+  /** @internal For the runtime: the events of a command that the handler answers. */
+  answer(containerId: ContainerId, request: ExecRequest): readonly ExecEvent[] | undefined {
+    const result = this.execHandler(containerId, request);
+    if (result === undefined) return undefined;
+    const encoder = new TextEncoder();
+    const events: ExecEvent[] = [];
+    for (const stream of ['stdout', 'stderr'] as const) {
+      const text = result[stream] ?? '';
+      if (text !== '') events.push({ kind: 'output', stream, data: encoder.encode(text) });
+    }
+    return [...events, { kind: 'exited', exitCode: result.exitCode }];
+  }
+
+  /** @internal What fake processes share. */
+  readonly world: Pick<FakeProcessWorld, 'whenOpen' | 'childStarted' | 'childEnded'> = {
+    whenOpen: (gate, action) => {
+      if (this.openGates.has(gate)) return true;
+      this.gateWaiters.set(gate, [...(this.gateWaiters.get(gate) ?? []), action]);
+      return false;
+    },
+    childStarted: (name) => this.livingChildren.add(name),
+    childEnded: (name) => this.livingChildren.delete(name),
+  };
+
+  private tell(event: ContainerEvent): void {
+    for (const listener of [...this.listeners]) listener(event);
+  }
+}

@@ -1,0 +1,107 @@
+import { assertNever } from '@cloudless/base';
+import type { Behaviour, BehaviourStep } from '../conformance/behaviour.js';
+import type { LogStream } from '../container-runtime.js';
+
+/** What a fake process touches outside itself. */
+export interface FakeProcessWorld {
+  readonly env: Readonly<Record<string, string>>;
+  readonly stdin: Uint8Array;
+  write(stream: LogStream, bytes: Uint8Array): void;
+  /** Whether the gate is open; otherwise `action` runs once when it opens. */
+  whenOpen(gate: string, action: () => void): boolean;
+  childStarted(name: string): void;
+  childEnded(name: string): void;
+  /** Called once. */
+  ended(exitCode: number, signal?: string): void;
+}
+
+const encoder = new TextEncoder();
+
+/** Runs a behaviour without time or processes: as far as it can go, then waits for a gate or a signal. */
+export class FakeProcess {
+  private index = 0;
+  private over = false;
+  private onTerm: { readonly line: string; readonly exitCode: number } | 'ignore' | 'die' = 'die';
+  private readonly children: string[] = [];
+
+  constructor(
+    private readonly behaviour: Behaviour,
+    private readonly world: FakeProcessWorld,
+  ) {}
+
+  /** Goes on with the next steps. */
+  run(): void {
+    while (!this.over) {
+      const step = this.behaviour[this.index];
+      if (step === undefined) return this.end(0);
+      if (!this.passes(step)) return;
+      this.index += 1;
+    }
+  }
+
+  terminate(): void {
+    if (this.onTerm === 'ignore') return;
+    if (this.onTerm === 'die') return this.end(143, 'SIGTERM');
+    this.world.write('stdout', encoder.encode(`${this.onTerm.line}\n`));
+    this.end(this.onTerm.exitCode);
+  }
+
+  kill(): void {
+    this.end(137, 'SIGKILL');
+  }
+
+  /** Ends it as if by itself. */
+  end(exitCode: number, signal?: string): void {
+    if (this.over) return;
+    this.over = true;
+    for (const child of this.children) this.world.childEnded(child);
+    this.world.ended(exitCode, signal);
+  }
+
+  /** Does a step; false when it waits there. */
+  private passes(step: BehaviourStep): boolean {
+    const { world } = this;
+    switch (step.step) {
+      case 'write':
+        world.write(step.stream, encoder.encode(step.text));
+        return true;
+      case 'writeBytes':
+        world.write(step.stream, Uint8Array.from(step.bytes));
+        return true;
+      case 'fill':
+        world.write(step.stream, encoder.encode(step.letter.repeat(step.count)));
+        return true;
+      case 'number':
+        for (let number = step.from; number <= step.to; number += 1) world.write(step.stream, encoder.encode(`line ${number}\n`));
+        return true;
+      case 'writeEnv':
+        world.write('stdout', encoder.encode(`${world.env[step.name] ?? 'unset'}\n`));
+        return true;
+      case 'copyStdin':
+        world.write('stdout', world.stdin);
+        return true;
+      case 'ignoreTerm':
+        this.onTerm = 'ignore';
+        return true;
+      case 'onTerm':
+        this.onTerm = step;
+        return true;
+      case 'child':
+        this.children.push(step.name);
+        world.childStarted(step.name);
+        return true;
+      case 'gate':
+        return world.whenOpen(step.name, () => this.run());
+      case 'hold':
+        return false;
+      case 'exit':
+        this.end(step.code);
+        return false;
+      case 'die':
+        this.kill();
+        return false;
+      default:
+        return assertNever(step);
+    }
+  }
+}

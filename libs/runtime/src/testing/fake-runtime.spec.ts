@@ -1,0 +1,110 @@
+import { CloudlessError, createSeededRandom, randomHex, toContainerId } from '@cloudless/base';
+import { ManualClock, settle } from '@cloudless/base/testing';
+import { describeContainerRuntime, type RuntimeHarness, type RuntimeMachine } from '../conformance/index.js';
+import type { ContainerRequest } from '../container-runtime.js';
+import { behaviourCommand, createFakeRuntime } from './index.js';
+
+const harness: RuntimeHarness = {
+  unknownCommand: ['no-such-executable'],
+  rotatingLines: 15_000,
+  open: async (): Promise<RuntimeMachine> => {
+    const clock = new ManualClock();
+    let runtime = createFakeRuntime({ clock });
+    const { machine } = runtime;
+    machine.removeExecutable('no-such-executable');
+    return {
+      get runtime() {
+        return runtime;
+      },
+      command: behaviourCommand,
+      openGate: async (name) => machine.openGate(name),
+      childStarted: async (name) => {
+        await settle();
+        expect(machine.hasChild(name)).toBe(true);
+      },
+      childEnded: async (name) => {
+        await settle();
+        expect(machine.hasChild(name)).toBe(false);
+      },
+      reopen: async () => (runtime = await runtime.reopen()),
+      elapse: (durationMs) => clock.advance(durationMs),
+      dispose: async () => {
+        await runtime.close();
+        await settle();
+        for (const status of machine.statuses()) if (status.phase === 'running') machine.exit(status.containerId, 0);
+        expect(clock.pendingTimers).toBe(0);
+      },
+    };
+  },
+};
+
+describeContainerRuntime('the fake', harness);
+
+describe('the controls of the fake', () => {
+  const random = createSeededRandom(7);
+  const request = (overrides: Partial<ContainerRequest> = {}): ContainerRequest => ({
+    containerId: toContainerId(randomHex(random, 32)),
+    labels: {},
+    command: ['server'],
+    args: [],
+    env: {},
+    ports: [],
+    limits: {},
+    ...overrides,
+  });
+
+  it('exit and write act on a container from outside', async () => {
+    const runtime = createFakeRuntime({ clock: new ManualClock() });
+    const { containerId } = await runtime.start(request());
+    runtime.machine.write(containerId, 'stderr', 'no memory\n');
+    runtime.machine.exit(containerId, 137, 'out of memory');
+    expect(await runtime.list()).toMatchObject([{ phase: 'exited', exitCode: 137, reason: 'out of memory' }]);
+    const lines = runtime.logs(containerId, { follow: true }, new AbortController().signal)[Symbol.asyncIterator]();
+    expect(new TextDecoder().decode((await lines.next()).value?.text)).toBe('no memory');
+    expect(await lines.next()).toMatchObject({ done: true });
+  });
+
+  it('failNextStart fails that many starts, which leave no trace', async () => {
+    const runtime = createFakeRuntime({ clock: new ManualClock() });
+    runtime.machine.failNextStart(new CloudlessError('exhausted', 'no room'));
+    await expect(runtime.start(request())).rejects.toMatchObject({ kind: 'exhausted' });
+    expect(runtime.machine.startCount).toBe(0);
+    await runtime.start(request());
+    expect(runtime.machine.startCount).toBe(1);
+  });
+
+  it('a reboot ends what ran, a loss leaves nothing', async () => {
+    const runtime = createFakeRuntime({ clock: new ManualClock() });
+    await runtime.start(request());
+    runtime.machine.reboot();
+    const again = await runtime.reopen();
+    expect(await again.list()).toMatchObject([{ phase: 'exited', exitCode: -1, reason: 'lost with the machine' }]);
+    runtime.machine.lose();
+    expect(await again.list()).toEqual([]);
+  });
+
+  it('a handler answers commands', async () => {
+    const runtime = createFakeRuntime({ clock: new ManualClock() });
+    const { containerId } = await runtime.start(request());
+    runtime.machine.onExec((_id, { command }) => (command[0] === 'probe' ? { exitCode: 1, stderr: 'not yet' } : undefined));
+    const seen = [];
+    for await (const event of runtime.exec(containerId, { command: ['probe'] }, new AbortController().signal)) seen.push(event);
+    expect(seen).toMatchObject([
+      { kind: 'output', stream: 'stderr' },
+      { kind: 'exited', exitCode: 1 },
+    ]);
+  });
+
+  it.each([
+    { asked: { image: 'nginx' }, capabilities: ['runtime.process'], refused: true },
+    { asked: { image: 'nginx', command: [] }, capabilities: ['runtime.cri'], refused: false },
+    { asked: { limits: { memoryBytes: 1 } }, capabilities: ['runtime.process'], refused: true },
+    { asked: { limits: { memoryBytes: 1 } }, capabilities: ['limits.memory'], refused: false },
+    { asked: { limits: { cpuMillis: 1 } }, capabilities: ['limits.memory'], refused: true },
+  ])('with $capabilities a request for $asked is refused: $refused', async ({ asked, capabilities, refused }) => {
+    const runtime = createFakeRuntime({ clock: new ManualClock(), capabilities });
+    const starting = runtime.start(request(asked));
+    if (refused) await expect(starting).rejects.toMatchObject({ kind: 'unimplemented' });
+    else expect(runtime.machine.requestOf((await starting).containerId)).toMatchObject(asked);
+  });
+});

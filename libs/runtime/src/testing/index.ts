@@ -1,0 +1,5 @@
+export { createFakeRuntime } from './create-fake-runtime.js';
+export type { FakeRuntime, FakeRuntimeOptions } from './create-fake-runtime.js';
+export { FakeMachine } from './fake-machine.js';
+export type { FakeExecHandler, FakeExecResult } from './fake-machine.js';
+export { behaviourCommand } from './fake-command.js';

@@ -1,0 +1,140 @@
+import type { NodeId, ReplicaId } from '@cloudless/base';
+import { explainNodes, type NodeExplanation } from './explain.js';
+import { Ledger } from './ledger.js';
+import { toNodeRecord, type NodeRecord, type SchedulerNode } from './node.js';
+import { PlacementRun } from './placement-run.js';
+import { Problems } from './problems.js';
+import { tally, type PlacementReason } from './reasons.js';
+import { toFullRequest, type PlacementRequest } from './request.js';
+import { checkReservation, type Reservation } from './reservation.js';
+import { atLeastNothing, minus, type Resources } from './resources.js';
+import { DEFAULT_WEIGHTS, normaliseWeights, type ScoreTerms, type ScoreWeights } from './score.js';
+
+/** The decision for one replica: a node, or why there is none. */
+export type Placement =
+  | { readonly placed: true; readonly nodeId: NodeId; readonly score: number; readonly terms: ScoreTerms }
+  | { readonly placed: false; readonly reasons: readonly PlacementReason[] };
+
+/** What is booked on a node and what is left. */
+export interface NodeUsage {
+  /** Capacity without what is kept for the system. */
+  readonly allocatable: Resources;
+  /** The sum over all reservations, leaving ones included. */
+  readonly allocated: Resources;
+  /** What is left; 0 where a node has shrunk below what is booked on it. */
+  readonly free: Resources;
+  readonly replicas: number;
+  readonly maxReplicas: number;
+}
+
+/**
+ * Nodes and reservations, kept up to date by the caller, and the decisions over them. Decisions change nothing: the caller
+ * commits one and then enters it with `reserve`. They depend on what is in the cluster, never on the order it came in.
+ */
+export interface Cluster {
+  /** Adds a node or replaces what was known of it. @throws InvalidInputError */
+  upsertNode(node: SchedulerNode): void;
+  /** Forgets a node. Reservations on it stay until they are released and count again if it comes back. */
+  removeNode(nodeId: NodeId): void;
+  /**
+   * Enters what a replica holds, in place of an older entry of the same replica. Reservations are facts: one is entered
+   * even if its node is not known yet or has shrunk too far; nothing more is placed there until there is room.
+   * @throws InvalidInputError
+   */
+  reserve(reservation: Reservation): void;
+  /** Frees what a replica holds; no entry is fine. */
+  release(replicaId: ReplicaId): void;
+  /** The node as it was given, undefined when not known. */
+  node(nodeId: NodeId): SchedulerNode | undefined;
+  /** Undefined when the node is not known. */
+  usage(nodeId: NodeId): NodeUsage | undefined;
+  /**
+   * Decides where `count` replicas go, each with regard to those before it, as if each had been reserved at once.
+   * @returns One placement per replica; after the first that is refused all are, for the same reasons.
+   * @throws InvalidInputError when the request makes no sense or `count` is not a whole number of 0 or more.
+   */
+  place(request: PlacementRequest, count: number): Placement[];
+  /** What each node is to the next replica; the first that fits is the one `place` takes. @throws InvalidInputError */
+  explain(request: PlacementRequest): NodeExplanation[];
+  /** An equal cluster that goes its own way: to plan on without doing. */
+  clone(): Cluster;
+}
+
+/** Settings of {@link createCluster}. */
+export interface ClusterOptions {
+  /** Default {@link DEFAULT_WEIGHTS}. */
+  readonly weights?: ScoreWeights;
+}
+
+/** An empty cluster. @throws InvalidInputError naming a weight that is negative or not finite, or all of them when all are 0. */
+export function createCluster(options: ClusterOptions = {}): Cluster {
+  return new IncrementalCluster(normaliseWeights(options.weights ?? DEFAULT_WEIGHTS), new Map(), new Ledger());
+}
+
+class IncrementalCluster implements Cluster {
+  constructor(
+    private readonly weights: ScoreWeights,
+    private readonly nodes: Map<NodeId, NodeRecord>,
+    private readonly ledger: Ledger,
+  ) {}
+
+  upsertNode(node: SchedulerNode): void {
+    this.nodes.set(node.id, toNodeRecord(node));
+  }
+
+  removeNode(nodeId: NodeId): void {
+    this.nodes.delete(nodeId);
+  }
+
+  reserve(reservation: Reservation): void {
+    checkReservation(reservation);
+    this.ledger.enter(reservation);
+  }
+
+  release(replicaId: ReplicaId): void {
+    this.ledger.remove(replicaId);
+  }
+
+  node(nodeId: NodeId): SchedulerNode | undefined {
+    return this.nodes.get(nodeId)?.node;
+  }
+
+  usage(nodeId: NodeId): NodeUsage | undefined {
+    const record = this.nodes.get(nodeId);
+    if (record === undefined) return undefined;
+    const { allocatable, maxReplicas } = record;
+    const { allocated, replicas } = this.ledger.bookedOn(nodeId);
+    return { allocatable, allocated, free: atLeastNothing(minus(allocatable, allocated)), replicas, maxReplicas };
+  }
+
+  place(request: PlacementRequest, count: number): Placement[] {
+    const problems = new Problems();
+    problems.wholeNumber('count', count, 0);
+    problems.throwIfAny();
+    const run = this.look(request);
+    const placements: Placement[] = [];
+    while (placements.length < count) {
+      const best = run.best();
+      if (best === undefined) {
+        // Nothing has changed for the next one either.
+        const refusal: Placement = { placed: false, reasons: tally(run.failures().filter((failure) => failure !== undefined)) };
+        return [...placements, ...Array.from({ length: count - placements.length }, () => refusal)];
+      }
+      placements.push({ placed: true, nodeId: best.record.id, score: best.score, terms: best.terms });
+      run.book(best);
+    }
+    return placements;
+  }
+
+  explain(request: PlacementRequest): NodeExplanation[] {
+    return explainNodes(this.look(request));
+  }
+
+  clone(): Cluster {
+    return new IncrementalCluster(this.weights, new Map(this.nodes), this.ledger.clone());
+  }
+
+  private look(request: PlacementRequest): PlacementRun {
+    return new PlacementRun(toFullRequest(request), this.weights, this.nodes, this.ledger);
+  }
+}

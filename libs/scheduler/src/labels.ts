@@ -1,0 +1,90 @@
+import type { Problems } from './problems.js';
+
+/** Names and values that describe a node or a workload. */
+export type Labels = Readonly<Record<string, string>>;
+
+/** `In`, `NotIn`: the value is, is not, among `values`; `Gt`, `Lt`: it is a whole number above, below the one in `values`. */
+export type LabelOperator = 'In' | 'NotIn' | 'Exists' | 'DoesNotExist' | 'Gt' | 'Lt';
+
+/**
+ * One condition on a label. Without the label `NotIn` and `DoesNotExist` hold and the others do not.
+ * `Gt` and `Lt` do not hold for a value that is not a whole number.
+ */
+export interface LabelRequirement {
+  readonly key: string;
+  readonly operator: LabelOperator;
+  /** At least one for `In` and `NotIn`, exactly one whole number for `Gt` and `Lt`, none for the others. */
+  readonly values?: readonly string[];
+}
+
+/** Labels as a map: a plain object would answer for `constructor` too. */
+export type LabelMap = ReadonlyMap<string, string>;
+
+export function toLabelMap(labels: Labels | undefined): LabelMap {
+  return new Map(Object.entries(labels ?? {}));
+}
+
+/** True when every requirement holds; with none it always is. */
+export function matchesAll(requirements: readonly LabelRequirement[], labels: LabelMap): boolean {
+  return requirements.every((requirement) => matches(requirement, labels));
+}
+
+/** Whether one requirement holds. */
+export function matches({ key, operator, values = [] }: LabelRequirement, labels: LabelMap): boolean {
+  const value = labels.get(key);
+  switch (operator) {
+    case 'In':
+      return value !== undefined && values.includes(value);
+    case 'NotIn':
+      return value === undefined || !values.includes(value);
+    case 'Exists':
+      return value !== undefined;
+    case 'DoesNotExist':
+      return value === undefined;
+    case 'Gt':
+      return isWhole(value) && BigInt(value) > BigInt(values[0] ?? 0);
+    case 'Lt':
+      return isWhole(value) && BigInt(value) < BigInt(values[0] ?? 0);
+  }
+}
+
+/** A requirement for people: `disk in (nvme, ssd)`, `disk exists`, `cores > 8`. */
+export function describeRequirement({ key, operator, values = [] }: LabelRequirement): string {
+  const list = `(${[...values].sort().join(', ')})`;
+  const texts: Record<LabelOperator, string> = {
+    In: `${key} in ${list}`,
+    NotIn: `${key} not in ${list}`,
+    Exists: `${key} exists`,
+    DoesNotExist: `${key} does not exist`,
+    Gt: `${key} > ${values.join()}`,
+    Lt: `${key} < ${values.join()}`,
+  };
+  return texts[operator];
+}
+
+/** Requirements for people, in one order whatever order they came in; none: `anything`. */
+export function describeRequirements(requirements: readonly LabelRequirement[]): string {
+  return requirements.length === 0 ? 'anything' : requirements.map(describeRequirement).sort().join(', ');
+}
+
+/** Notes each requirement whose values do not suit its operator. */
+export function checkRequirements(problems: Problems, path: string, requirements: readonly LabelRequirement[]): void {
+  requirements.forEach(({ key, operator, values = [] }, index) => {
+    const field = `${path}[${index}]`;
+    problems.notEmpty(`${field}.key`, key);
+    problems.oneOf(`${field}.operator`, operator, ['In', 'NotIn', 'Exists', 'DoesNotExist', 'Gt', 'Lt']);
+    const wanted = wantedValues(operator, values);
+    if (wanted !== undefined) problems.note(`${field}.values`, `${operator} needs ${wanted}`);
+  });
+}
+
+function wantedValues(operator: LabelOperator, values: readonly string[]): string | undefined {
+  if (operator === 'In' || operator === 'NotIn') return values.length === 0 ? 'at least one value' : undefined;
+  if (operator === 'Gt' || operator === 'Lt')
+    return values.length === 1 && isWhole(values[0]) ? undefined : 'exactly one whole number';
+  return values.length === 0 ? undefined : 'no values';
+}
+
+function isWhole(text: string | undefined): text is string {
+  return text !== undefined && /^-?\d+$/.test(text);
+}

@@ -1,0 +1,137 @@
+import type { NodeId, ReplicaId, WorkloadId } from '@cloudless/base';
+import { toLabelMap, type LabelMap } from './labels.js';
+import { compareText } from './order.js';
+import type { WorkloadTerm } from './request.js';
+import type { Reservation } from './reservation.js';
+import { minus, NO_RESOURCES, plus, toResources, type Resources } from './resources.js';
+
+/** What is booked on one node. */
+export interface Booked {
+  readonly allocated: Resources;
+  readonly replicas: number;
+}
+
+/** Replicas that are alike to others: same workload, labels and anti-affinity. */
+export interface ReplicaGroup {
+  readonly workloadId: WorkloadId;
+  readonly namespace: string;
+  readonly labels: LabelMap;
+  /** Required anti-affinity terms: what they describe must stay away. */
+  readonly repels: readonly WorkloadTerm[];
+  /** Where they are. Nodes without any are not in it. */
+  readonly perNode: ReadonlyMap<NodeId, Head>;
+}
+
+/** How many replicas of a group a node has. */
+export interface Head {
+  readonly staying: number;
+  readonly leaving: number;
+}
+
+/** What is needed to take a reservation out again, whatever its object has become since. */
+interface Entry {
+  readonly nodeId: NodeId;
+  readonly leaving: boolean;
+  readonly resources: Resources;
+  readonly group: OpenGroup;
+}
+
+interface OpenGroup extends ReplicaGroup {
+  readonly key: string;
+  readonly perNode: Map<NodeId, Head>;
+}
+
+const NOTHING_BOOKED: Booked = { allocated: NO_RESOURCES, replicas: 0 };
+const NOBODY: Head = { staying: 0, leaving: 0 };
+
+/**
+ * Who holds what on which node. Knows node ids only: a reservation may come before its node and outlive it, so that the
+ * order in which changes arrive does not matter.
+ */
+export class Ledger {
+  private readonly entries = new Map<ReplicaId, Entry>();
+  private readonly booked = new Map<NodeId, Booked>();
+  private readonly groups = new Map<string, OpenGroup>();
+  private readonly groupsOf = new Map<WorkloadId, Set<OpenGroup>>();
+
+  /** Enters a reservation in place of an older one of the same replica. */
+  enter(reservation: Reservation): void {
+    this.remove(reservation.replicaId);
+    const { nodeId, leaving = false } = reservation;
+    const entry: Entry = { nodeId, leaving, resources: toResources(reservation.resources), group: this.groupFor(reservation) };
+    this.entries.set(reservation.replicaId, entry);
+    const { allocated, replicas } = this.bookedOn(nodeId);
+    this.booked.set(nodeId, { allocated: plus(allocated, entry.resources), replicas: replicas + 1 });
+    this.count(entry, 1);
+  }
+
+  /** Forgets a replica's reservation; one that is not there is forgotten already. */
+  remove(replicaId: ReplicaId): void {
+    const entry = this.entries.get(replicaId);
+    if (entry === undefined) return;
+    this.entries.delete(replicaId);
+    const { allocated, replicas } = this.bookedOn(entry.nodeId);
+    if (replicas === 1) this.booked.delete(entry.nodeId);
+    else this.booked.set(entry.nodeId, { allocated: minus(allocated, entry.resources), replicas: replicas - 1 });
+    this.count(entry, -1);
+  }
+
+  bookedOn(nodeId: NodeId): Booked {
+    return this.booked.get(nodeId) ?? NOTHING_BOOKED;
+  }
+
+  allGroups(): Iterable<ReplicaGroup> {
+    return this.groups.values();
+  }
+
+  /** Replicas of a workload, whatever their labels, that are not leaving, by node. */
+  stayingOf(workloadId: WorkloadId): Map<NodeId, number> {
+    const staying = new Map<NodeId, number>();
+    for (const group of this.groupsOf.get(workloadId) ?? []) {
+      for (const [nodeId, head] of group.perNode) staying.set(nodeId, (staying.get(nodeId) ?? 0) + head.staying);
+    }
+    return staying;
+  }
+
+  /** An equal ledger that goes its own way. */
+  clone(): Ledger {
+    const copy = new Ledger();
+    for (const [nodeId, booked] of this.booked) copy.booked.set(nodeId, booked);
+    for (const group of this.groups.values()) copy.open({ ...group, perNode: new Map(group.perNode) });
+    for (const [replicaId, entry] of this.entries) {
+      copy.entries.set(replicaId, { ...entry, group: copy.groups.get(entry.group.key) ?? entry.group });
+    }
+    return copy;
+  }
+
+  private count({ nodeId, leaving, group }: Entry, change: 1 | -1): void {
+    const head = group.perNode.get(nodeId) ?? NOBODY;
+    const next = leaving ? { ...head, leaving: head.leaving + change } : { ...head, staying: head.staying + change };
+    if (next.staying + next.leaving > 0) group.perNode.set(nodeId, next);
+    else group.perNode.delete(nodeId);
+    if (group.perNode.size === 0) this.close(group);
+  }
+
+  private groupFor({ workloadId, namespace, labels = {}, workloadAntiAffinity = [] }: Reservation): OpenGroup {
+    const repels = workloadAntiAffinity.filter((term) => term.mode === 'required');
+    const sortedLabels = Object.entries(labels).sort(([a], [b]) => compareText(a, b));
+    const key = JSON.stringify([workloadId, namespace, sortedLabels, repels]);
+    return (
+      this.groups.get(key) ?? this.open({ key, workloadId, namespace, labels: toLabelMap(labels), repels, perNode: new Map() })
+    );
+  }
+
+  private open(group: OpenGroup): OpenGroup {
+    this.groups.set(group.key, group);
+    const siblings = this.groupsOf.get(group.workloadId) ?? new Set();
+    this.groupsOf.set(group.workloadId, siblings.add(group));
+    return group;
+  }
+
+  private close(group: OpenGroup): void {
+    this.groups.delete(group.key);
+    const siblings = this.groupsOf.get(group.workloadId);
+    siblings?.delete(group);
+    if (siblings?.size === 0) this.groupsOf.delete(group.workloadId);
+  }
+}

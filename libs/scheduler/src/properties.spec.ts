@@ -1,0 +1,256 @@
+import { createSeededRandom } from '@cloudless/base';
+import fc from 'fast-check';
+import { PLACEMENT_FILTERS, type Cluster, type PlacementFilter, type PlacementRequest, type SchedulerNode } from './index.js';
+import { aCluster, aNode, aRequest, reservationFor } from './testing/builders.js';
+import { domain, forbids, replicasIn, usable, type PlainWorld } from './testing/oracle.js';
+import { aWorld, type World } from './testing/worlds.js';
+
+const worlds = fc.integer().map((seed) => ({ seed, world: aWorld(createSeededRandom(seed)) }));
+const counts = fc.integer({ min: 1, max: 6 });
+const RUNS = { numRuns: 300 };
+
+/** Places each request of the world one replica at a time and reserves it; `look` sees each decision beside the world it was made in. */
+function fill(
+  world: World,
+  count: number,
+  look: (cluster: Cluster, plain: PlainWorld, request: PlacementRequest) => void,
+): PlainWorld {
+  const cluster = aCluster(world.nodes, world.reservations);
+  let plain: PlainWorld = world;
+  world.requests.forEach((request, index) => {
+    for (let n = 0; n < count; n += 1) {
+      look(cluster, plain, request);
+      const [placement] = cluster.place(request, 1);
+      if (placement?.placed !== true) continue;
+      const reservation = reservationFor(request, `new-${index}-${n}`, placement.nodeId);
+      cluster.reserve(reservation);
+      plain = { ...plain, reservations: [...plain.reservations, reservation] };
+    }
+  });
+  return plain;
+}
+
+/** What a node's filters come to: the first that fails, in the documented order. */
+function firstFilter(found: ReadonlySet<PlacementFilter>): PlacementFilter | undefined {
+  return PLACEMENT_FILTERS.find((filter) => found.has(filter));
+}
+
+/** Replicas as the ranking sees them: declared domain, zone, node. */
+function crowd(plain: PlainWorld, request: PlacementRequest, node: SchedulerNode): number[] {
+  const { spread } = request;
+  const mine = spread && domain(node, spread.topology);
+  const inDomain =
+    mine === undefined ? Infinity : replicasIn(plain, request, (other) => domain(other, spread?.topology ?? '') === mine);
+  const inZone = replicasIn(plain, request, (other) => other.region === node.region && other.zone === node.zone);
+  return [spread === undefined ? 0 : inDomain, inZone, replicasIn(plain, request, (other) => other.id === node.id)];
+}
+
+describe('against the brute-force oracle', () => {
+  it('exactly the nodes that nothing forbids fit, the others fail on the first filter', () => {
+    fc.assert(
+      fc.property(worlds, counts, ({ world }, count) => {
+        fill(world, count, (cluster, plain, request) => {
+          const said = Object.fromEntries(
+            cluster.explain(request).map((node) => [node.nodeId, node.fits ? undefined : node.filter]),
+          );
+          const expected = Object.fromEntries(plain.nodes.map((node) => [node.id, firstFilter(forbids(plain, request, node))]));
+          expect(said).toEqual(expected);
+        });
+      }),
+      RUNS,
+    );
+  });
+
+  it('the node taken is one of the least crowded that fit, and of those the best by score and id', () => {
+    fc.assert(
+      fc.property(worlds, counts, ({ world }, count) => {
+        fill(world, count, (cluster, plain, request) => {
+          const [placement] = cluster.place(request, 1);
+          const scores = new Map(cluster.explain(request).map((node) => [node.nodeId, node.score]));
+          const fitting = plain.nodes.filter((node) => forbids(plain, request, node).size === 0);
+          const ranked = fitting
+            .map((node) => ({ id: node.id, key: [...crowd(plain, request, node), -(scores.get(node.id) ?? 0)] }))
+            .sort((a, b) => {
+              const at = a.key.findIndex((value, index) => value !== b.key[index]);
+              return at < 0 ? (a.id < b.id ? -1 : 1) : (a.key[at] ?? 0) < (b.key[at] ?? 0) ? -1 : 1;
+            });
+          expect(placement?.placed === true ? placement.nodeId : undefined).toBe(ranked[0]?.id);
+        });
+      }),
+      RUNS,
+    );
+  });
+
+  it('the reasons of a refusal count every node once, under the first filter that fails', () => {
+    let refusals = 0;
+    fc.assert(
+      fc.property(worlds, counts, ({ world }, count) => {
+        fill(world, count, (cluster, plain, request) => {
+          const [placement] = cluster.place(request, 1);
+          if (placement?.placed !== false) return;
+          refusals += 1;
+          const expected = new Map<PlacementFilter | undefined, number>();
+          for (const node of plain.nodes) {
+            const filter = firstFilter(forbids(plain, request, node));
+            expected.set(filter, (expected.get(filter) ?? 0) + 1);
+          }
+          const said = new Map<PlacementFilter | undefined, number>();
+          for (const { filter, nodes, of } of placement.reasons) {
+            said.set(filter, (said.get(filter) ?? 0) + nodes);
+            expect(of).toBe(plain.nodes.length);
+          }
+          expect(said).toEqual(expected);
+        });
+      }),
+      RUNS,
+    );
+    expect(refusals).toBeGreaterThan(RUNS.numRuns); // else the worlds are too roomy to test anything
+  });
+});
+
+describe('always', () => {
+  it('what is placed never takes a node above what it has', () => {
+    fc.assert(
+      fc.property(worlds, counts, ({ world }, count) => {
+        // Only what was placed: what was reserved before may be too much, as nodes shrink.
+        const after = fill({ ...world, reservations: [] }, count, () => undefined);
+        for (const node of after.nodes) {
+          const held = after.reservations.filter((reservation) => reservation.nodeId === node.id);
+          expect(held.length).toBeLessThanOrEqual(node.maxReplicas ?? 110);
+          for (const field of ['cpuMillis', 'memoryBytes', 'storageBytes', 'bandwidthBps', 'gpus'] as const) {
+            const booked = held.reduce((sum, { resources }) => sum + (resources[field] ?? 0), 0);
+            expect(booked).toBeLessThanOrEqual(Math.max(0, usable(node, field)));
+          }
+        }
+      }),
+      RUNS,
+    );
+  });
+
+  it('n replicas at once go where n replicas one by one would go', () => {
+    fc.assert(
+      fc.property(worlds, counts, ({ world }, count) => {
+        for (const request of world.requests) {
+          const cluster = aCluster(world.nodes, world.reservations);
+          const atOnce = cluster.place(request, count);
+          const oneByOne = atOnce.map((_, index) => {
+            const [placement] = cluster.place(request, 1);
+            if (placement?.placed === true) cluster.reserve(reservationFor(request, `new-${index}`, placement.nodeId));
+            return placement;
+          });
+          expect(oneByOne).toEqual(atOnce);
+        }
+      }),
+      RUNS,
+    );
+  });
+
+  it('the order of the input does not matter', () => {
+    fc.assert(
+      fc.property(worlds, counts, fc.infiniteStream(fc.double({ min: 0, max: 1, noNaN: true })), ({ world }, count, draws) => {
+        const shuffle = <Item>(items: readonly Item[] | undefined): Item[] =>
+          (items ?? [])
+            .map((item) => ({ item, at: draws.next().value }))
+            .sort((a, b) => a.at - b.at)
+            .map(({ item }) => item);
+        const shuffled = aCluster(shuffle(world.nodes).map((node) => ({ ...node, taints: shuffle(node.taints) })));
+        shuffle(world.reservations).forEach((reservation) => shuffled.reserve(reservation));
+        const late = aCluster([], world.reservations);
+        world.nodes.forEach((node) => late.upsertNode(node));
+        for (const request of world.requests) {
+          const mixed: PlacementRequest = {
+            ...request,
+            zones: shuffle(request.zones), // regions are ordered by preference
+            capabilities: shuffle(request.capabilities),
+            tolerations: shuffle(request.tolerations),
+            nodeAffinity: shuffle(request.nodeAffinity),
+            workloadAffinity: shuffle(request.workloadAffinity),
+            workloadAntiAffinity: shuffle(request.workloadAntiAffinity),
+          };
+          const cluster = aCluster(world.nodes, world.reservations);
+          const expected = [cluster.place(request, count), cluster.explain(request)];
+          expect([shuffled.place(mixed, count), shuffled.explain(mixed)]).toEqual(expected);
+          expect([late.place(request, count), late.explain(request)]).toEqual(expected);
+        }
+      }),
+      RUNS,
+    );
+  });
+
+  it('what was reserved and released leaves no trace', () => {
+    fc.assert(
+      fc.property(worlds, ({ world }) => {
+        const cluster = aCluster(world.nodes, world.reservations);
+        const copy = cluster.clone();
+        world.reservations.forEach(({ replicaId }) => cluster.release(replicaId));
+        const empty = aCluster(world.nodes);
+        for (const request of world.requests) expect(cluster.explain(request)).toEqual(empty.explain(request));
+        world.reservations.forEach((reservation) => cluster.reserve(reservation));
+        for (const request of world.requests) expect(cluster.explain(request)).toEqual(copy.explain(request));
+      }),
+      RUNS,
+    );
+  });
+
+  it('equal seeds give equal results', () => {
+    const decide = (seed: number): unknown => {
+      const world = aWorld(createSeededRandom(seed));
+      return world.requests.map((request) => aCluster(world.nodes, world.reservations).place(request, 4));
+    };
+    fc.assert(fc.property(fc.integer(), (seed) => expect(decide(seed)).toEqual(decide(seed))));
+  });
+
+  it('every score term lies between 0 and 1', () => {
+    fc.assert(
+      fc.property(worlds, ({ world }) => {
+        for (const request of world.requests) {
+          for (const { terms } of aCluster(world.nodes, world.reservations).explain(request)) {
+            for (const name of ['locality', 'reliability', 'cost', 'utilisation', 'networkPenalty'] as const) {
+              expect(terms[name]).toBeGreaterThanOrEqual(0);
+              expect(terms[name]).toBeLessThanOrEqual(1);
+            }
+          }
+        }
+      }),
+      RUNS,
+    );
+  });
+});
+
+describe('evenness', () => {
+  const roomy = fc.array(
+    fc.record({
+      zone: fc.constantFrom('a', 'b', 'c', 'd'),
+      region: fc.constantFrom('eu', 'us'),
+      reliability: fc.double({ min: 0, max: 1, noNaN: true }),
+    }),
+    {
+      minLength: 1,
+      maxLength: 8,
+    },
+  );
+  const capacity = { cpuMillis: 1e6, memoryBytes: 1e15 };
+
+  it.each<PlacementRequest['spread']>([
+    undefined,
+    ...(['node', 'zone', 'region'] as const).flatMap((topology) => [
+      { topology, mode: 'required' as const },
+      { topology, mode: 'preferred' as const },
+    ]),
+  ])('with room everywhere the domains of %j differ by at most 1', (spread) => {
+    fc.assert(
+      fc.property(roomy, fc.integer({ min: 1, max: 30 }), (kinds, count) => {
+        const nodes = kinds.map((kind, index) => aNode(`n${index}`, { ...kind, capacity }));
+        const request = aRequest(spread === undefined ? {} : { spread });
+        const loads = new Map(nodes.map((node) => [domain(node, spread?.topology ?? 'zone'), 0]));
+        for (const placement of aCluster(nodes).place(request, count)) {
+          const node = nodes.find(({ id }) => placement.placed && id === placement.nodeId);
+          if (node === undefined) throw new Error('there is room for all');
+          const key = domain(node, spread?.topology ?? 'zone');
+          loads.set(key, (loads.get(key) ?? 0) + 1);
+        }
+        expect(Math.max(...loads.values()) - Math.min(...loads.values())).toBeLessThanOrEqual(1);
+      }),
+    );
+  });
+});

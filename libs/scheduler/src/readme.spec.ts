@@ -1,0 +1,66 @@
+import { readFileSync } from 'node:fs';
+import { toNodeId, toReplicaId, toWorkloadId } from '@cloudless/base';
+import { createCluster, describeReasons, type PlacementRequest } from './index.js';
+
+/** What stands between the marks below is the example of the README, word for word. */
+function example(console: { readonly log: (line: string) => void }): void {
+  // README begin
+  const GIB = 1024 ** 3;
+  const cluster = createCluster();
+  for (const [id, zone] of Object.entries({ n1: 'a', n2: 'b', n3: 'c' })) {
+    cluster.upsertNode({ id: toNodeId(id), region: 'eu', zone, capacity: { cpuMillis: 2_000, memoryBytes: 4 * GIB } });
+  }
+  const web: PlacementRequest = {
+    workloadId: toWorkloadId('web'),
+    namespace: 'default',
+    labels: { app: 'web' },
+    resources: { cpuMillis: 800, memoryBytes: GIB },
+  };
+
+  // Five replicas over three zones: 2, 2 and 1. Nothing is booked yet.
+  const nodeIds = cluster.place(web, 5).map((placement) => (placement.placed ? placement.nodeId : 'nowhere'));
+  console.log(nodeIds.join(' ')); // n1 n2 n3 n1 n2
+
+  // The caller commits, then reserves.
+  nodeIds.forEach((nodeId, index) => {
+    cluster.reserve({ ...web, replicaId: toReplicaId(`web-${index + 1}`), nodeId: toNodeId(nodeId) });
+  });
+
+  // One more than fits in zones a and b: why?
+  const [refused] = cluster.place({ ...web, zones: ['a', 'b'] }, 1);
+  if (refused?.placed === false) console.log(describeReasons(refused.reasons)); // cpu: 2 of 3 nodes, zone: 1 of 3 nodes
+  for (const node of cluster.explain({ ...web, zones: ['a', 'b'] })) {
+    console.log(`${node.nodeId}: ${node.fits ? `fits, score ${node.score.toFixed(2)}` : node.detail}`);
+    // n3: is in zone c, needs one of a, b
+    // n1: needs 800 m CPU, 400 m free
+    // n2: needs 800 m CPU, 400 m free
+  }
+  // README end
+}
+
+/** The code between the marks of this file, without their indentation. */
+function codeHere(): string {
+  const source = readFileSync(new URL('readme.spec.ts', import.meta.url), 'utf8');
+  const code = source.split('  // README begin\n')[1]?.split('  // README end\n')[0] ?? '';
+  return code.replace(/^ {2}/gm, '');
+}
+
+describe('the example of the README', () => {
+  const readme = readFileSync(new URL('../README.md', import.meta.url), 'utf8');
+  const block = /```ts\n(?<code>.*?)```/s.exec(readme)?.groups?.['code'] ?? '';
+  const body = block.replace(/^import .*\n/gm, '').trimStart();
+
+  it('is the code of this spec', () => {
+    expect(body).not.toBe('');
+    expect(body).toBe(codeHere());
+  });
+
+  it('prints what its comments say', () => {
+    const printed: string[] = [];
+    example({ log: (line) => void printed.push(line) });
+    const trailing = [...body.matchAll(/console\.log\(.*\); \/\/ (?<said>.*)$/gm)].map((match) => match.groups?.['said']);
+    const listed = [...body.matchAll(/^ {2}\/\/ (?<said>n\d: .*)$/gm)].map((match) => match.groups?.['said']);
+    expect(printed).toEqual([...trailing, ...listed]);
+    expect(printed).toHaveLength(5);
+  });
+});

@@ -1,0 +1,39 @@
+import type { ResourceField } from './resources.js';
+
+/** A shortage for people: `needs 500 m CPU, 200 m free`, `needs 2 GiB memory, 1.5 GiB free`. */
+export function describeShortage(field: ResourceField, need: number, free: number): string {
+  const rounded = [UNITS[field].write(need), UNITS[field].write(free)];
+  // 2 GiB needed and a byte less free: rounded, nothing would be missing.
+  const [needed, left] =
+    rounded[0] === rounded[1] ? [`${need} ${UNITS[field].smallest}`, `${free} ${UNITS[field].smallest}`] : rounded;
+  return `needs ${needed} ${UNITS[field].noun}, ${left} free`;
+}
+
+interface Unit {
+  readonly noun: string;
+  readonly smallest: string;
+  readonly write: (amount: number) => string;
+}
+
+const UNITS: Readonly<Record<ResourceField, Unit>> = {
+  cpuMillis: { noun: 'CPU', smallest: 'm', write: (amount) => `${amount} m` },
+  memoryBytes: { noun: 'memory', smallest: 'B', write: (amount) => scaled(amount, 1024, ['B', 'KiB', 'MiB', 'GiB', 'TiB']) },
+  storageBytes: { noun: 'storage', smallest: 'B', write: (amount) => scaled(amount, 1024, ['B', 'KiB', 'MiB', 'GiB', 'TiB']) },
+  bandwidthBps: {
+    noun: 'bandwidth',
+    smallest: 'bit/s',
+    write: (amount) => scaled(amount, 1000, ['bit/s', 'kbit/s', 'Mbit/s', 'Gbit/s']),
+  },
+  gpus: { noun: 'GPUs', smallest: '', write: String },
+};
+
+/** In the largest unit of which there is a whole one, to a tenth. */
+function scaled(amount: number, step: number, units: readonly string[]): string {
+  let value = amount;
+  let index = 0;
+  while (value >= step && index < units.length - 1) {
+    value /= step;
+    index += 1;
+  }
+  return `${Math.round(value * 10) / 10} ${units[index]}`;
+}

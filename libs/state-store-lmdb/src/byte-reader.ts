@@ -1,0 +1,56 @@
+/** Reads what a `ByteWriter` wrote. Throws a RangeError past the end. */
+export class ByteReader {
+  private offset = 0;
+
+  constructor(private readonly buffer: Buffer) {}
+
+  /** Whether everything was read. */
+  get atEnd(): boolean {
+    return this.offset >= this.buffer.length;
+  }
+
+  uint8(): number {
+    return this.buffer.readUInt8(this.skip(1));
+  }
+
+  uint16(): number {
+    return this.buffer.readUInt16BE(this.skip(2));
+  }
+
+  uint32(): number {
+    return this.buffer.readUInt32BE(this.skip(4));
+  }
+
+  uint64(): bigint {
+    return this.buffer.readBigUInt64BE(this.skip(8));
+  }
+
+  float64(): number {
+    return this.buffer.readDoubleBE(this.skip(8));
+  }
+
+  text(): string {
+    const length = this.uint16();
+    const start = this.skip(length);
+    return this.buffer.toString('utf8', start, start + length);
+  }
+
+  /** A copy of the next `length` bytes. */
+  bytes(length: number): Uint8Array {
+    const start = this.skip(length);
+    return new Uint8Array(this.buffer.subarray(start, start + length));
+  }
+
+  /** A copy of all that is left. */
+  rest(): Uint8Array {
+    return this.bytes(this.buffer.length - this.offset);
+  }
+
+  private skip(count: number): number {
+    const start = this.offset;
+    if (start + count > this.buffer.length)
+      throw new RangeError(`record ends at byte ${this.buffer.length}, ${start + count} needed`);
+    this.offset = start + count;
+    return start;
+  }
+}

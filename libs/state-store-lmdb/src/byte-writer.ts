@@ -1,0 +1,79 @@
+/** Appends numbers, text and bytes to a buffer that grows. Numbers are big-endian, so that bytes sort as numbers do. */
+export class ByteWriter {
+  private buffer: Buffer;
+  private length = 0;
+
+  /** @param capacity - Bytes to begin with, 1 or more. */
+  constructor(capacity: number) {
+    this.buffer = Buffer.allocUnsafeSlow(capacity);
+  }
+
+  /** Bytes written so far. */
+  get byteLength(): number {
+    return this.length;
+  }
+
+  uint8(value: number): this {
+    this.reserve(1);
+    this.length = this.buffer.writeUInt8(value, this.length);
+    return this;
+  }
+
+  uint16(value: number): this {
+    this.reserve(2);
+    this.length = this.buffer.writeUInt16BE(value, this.length);
+    return this;
+  }
+
+  uint32(value: number): this {
+    this.reserve(4);
+    this.length = this.buffer.writeUInt32BE(value, this.length);
+    return this;
+  }
+
+  uint64(value: bigint): this {
+    this.reserve(8);
+    this.length = this.buffer.writeBigUInt64BE(value, this.length);
+    return this;
+  }
+
+  float64(value: number): this {
+    this.reserve(8);
+    this.length = this.buffer.writeDoubleBE(value, this.length);
+    return this;
+  }
+
+  bytes(value: Uint8Array): this {
+    this.reserve(value.byteLength);
+    this.buffer.set(value, this.length);
+    this.length += value.byteLength;
+    return this;
+  }
+
+  /** UTF-8, after its length in two bytes. */
+  text(value: string): this {
+    this.reserve(2 + 3 * value.length);
+    const written = this.buffer.write(value, this.length + 2, 'utf8');
+    this.uint16(written);
+    this.length += written;
+    return this;
+  }
+
+  /** What was written; valid until the next write. */
+  view(): Buffer {
+    return this.buffer.subarray(0, this.length);
+  }
+
+  /** Starts over with the same memory. */
+  clear(): this {
+    this.length = 0;
+    return this;
+  }
+
+  private reserve(count: number): void {
+    if (this.length + count <= this.buffer.length) return;
+    const grown = Buffer.allocUnsafeSlow(Math.max(2 * this.buffer.length, this.length + count));
+    this.buffer.copy(grown, 0, 0, this.length);
+    this.buffer = grown;
+  }
+}

@@ -1,0 +1,61 @@
+import { constants } from 'node:fs';
+import { access, mkdir, realpath, stat } from 'node:fs/promises';
+import { CloudlessError, errorMessageOf } from '@cloudless/base';
+
+/** Permission bits of group and others. */
+const OTHERS = 0o077;
+
+/** The data directory after it was found fit. */
+export interface DataDirectory {
+  /** Without symbolic links. */
+  readonly path: string;
+  /** `device:inode`: the same for every path to it. */
+  readonly identity: string;
+}
+
+/**
+ * Creates the directory with mode 0700, or checks the one there is.
+ * @throws kind `precondition` when it is no directory, or users other than ours may enter it; `denied` when we may not read and
+ *   write it. The message names the path and what to do.
+ */
+export async function prepareDataDirectory(directory: string): Promise<DataDirectory> {
+  await create(directory);
+  const path = await realpath(directory);
+  const { mode, uid, dev, ino } = await stat(path, { bigint: true });
+  const permissions = Number(mode) & 0o777;
+  if ((permissions & OTHERS) !== 0) {
+    throw new CloudlessError(
+      'precondition',
+      `data directory ${path} has mode ${permissions.toString(8).padStart(4, '0')}, so that other users can read it; run: chmod 700 '${path}'`,
+    );
+  }
+  const us = process.getuid?.();
+  if (us !== undefined && Number(uid) !== us) {
+    throw new CloudlessError(
+      'precondition',
+      `data directory ${path} belongs to user ${uid}, not to ours; run: chown ${us} '${path}'`,
+    );
+  }
+  await access(path, constants.R_OK | constants.W_OK | constants.X_OK).catch((cause: unknown) => {
+    throw new CloudlessError(
+      'denied',
+      `data directory ${path} cannot be read and written by this user; run: chmod 700 '${path}'`,
+      { cause },
+    );
+  });
+  return { path, identity: `${dev}:${ino}` };
+}
+
+async function create(directory: string): Promise<void> {
+  try {
+    await mkdir(directory, { recursive: true, mode: 0o700 });
+  } catch (cause) {
+    const found = await stat(directory).catch(() => undefined);
+    if (found !== undefined && !found.isDirectory()) {
+      throw new CloudlessError('precondition', `${directory} is not a directory; name one for the data, or move this file away`, {
+        cause,
+      });
+    }
+    throw new CloudlessError('denied', `data directory ${directory} cannot be created (${errorMessageOf(cause)})`, { cause });
+  }
+}

@@ -1,0 +1,85 @@
+import { execFile } from 'node:child_process';
+import { link, readFile, rename, rm, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import { CloudlessError } from '@cloudless/base';
+import { heldBy, type DirectoryLock } from './lock-holder.js';
+
+const run = promisify(execFile);
+
+/** How often a lock of a dead process is cleared away before we give up: each time another process was quicker. */
+const MAX_ATTEMPTS = 5;
+
+/**
+ * A lock file with process id, start time and boot id, for systems without abstract sockets. A lock whose process is gone, or
+ * whose process id was taken by a later process, or which is from before a reboot, is taken over.
+ * @throws kind `unavailable`, naming the directory and the process that holds it.
+ */
+export async function acquireFileLock(directory: string): Promise<DirectoryLock> {
+  const file = join(directory, 'lock');
+  const ours = await describeProcess(process.pid);
+  if (ours === undefined)
+    throw new CloudlessError('unavailable', `data directory ${directory} cannot be locked: ps does not know this process`);
+  for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt += 1) {
+    if (await createWhole(file, ours)) return { release: () => rm(file, { force: true }) };
+    const found = await readFile(file, 'utf8').catch(() => undefined);
+    if (found === undefined) continue; // released meanwhile
+    const pid = found.split('\n')[0] ?? '';
+    if (found === (await describeProcess(Number(pid)))) throw heldBy(directory, pid);
+    await clearAway(file, found);
+  }
+  throw new CloudlessError('unavailable', `data directory ${directory} could not be locked: others keep taking the lock`);
+}
+
+let asideCount = 0;
+
+/** A name that nobody else uses now. */
+function asideOf(file: string): string {
+  asideCount += 1;
+  return `${file}.${process.pid}.${asideCount}`;
+}
+
+/** Makes the file with all its content at once, unless there is one. */
+async function createWhole(file: string, content: string): Promise<boolean> {
+  const draft = asideOf(file);
+  await writeFile(draft, content, { mode: 0o600 });
+  try {
+    await link(draft, file);
+    return true;
+  } catch (reason) {
+    if ((reason as { code?: unknown }).code === 'EEXIST') return false;
+    throw reason;
+  } finally {
+    await rm(draft, { force: true });
+  }
+}
+
+/** Removes a stale lock. If another process replaced it since it was read, the new one is put back. */
+async function clearAway(file: string, stale: string): Promise<void> {
+  const aside = asideOf(file);
+  try {
+    await rename(file, aside);
+    if ((await readFile(aside, 'utf8')) !== stale) await link(aside, file);
+  } catch {
+    return; // another process was quicker; the next attempt sees what it did
+  } finally {
+    await rm(aside, { force: true });
+  }
+}
+
+/** `pid`, start time and boot id in a line each; undefined when there is no such process. */
+async function describeProcess(pid: number): Promise<string | undefined> {
+  if (!Number.isSafeInteger(pid) || pid < 1) return undefined;
+  const started = await run('ps', ['-o', 'lstart=', '-p', String(pid)], { env: { ...SAME_FORMAT } }).catch(() => undefined);
+  return started === undefined ? undefined : `${pid}\n${started.stdout.trim()}\n${await bootId()}\n`;
+}
+
+/** The start time is compared as text. */
+const SAME_FORMAT = { LC_ALL: 'C', TZ: 'UTC', PATH: '/usr/bin:/bin:/usr/sbin:/sbin' };
+
+async function bootId(): Promise<string> {
+  const linux = await readFile('/proc/sys/kernel/random/boot_id', 'utf8').catch(() => undefined);
+  if (linux !== undefined) return linux.trim();
+  const { stdout } = await run('sysctl', ['-n', 'kern.boottime'], { env: { ...SAME_FORMAT } });
+  return stdout.trim();
+}

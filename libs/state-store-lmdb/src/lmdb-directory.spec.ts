@@ -1,0 +1,138 @@
+import { chmod, mkdir, stat, symlink, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { errorKindOf } from '@cloudless/base';
+import { ManualClock } from '@cloudless/base/testing';
+import type { StateStore } from '@cloudless/state-store';
+import { acquireFileLock } from './file-lock.js';
+import { openLmdbStateStore } from './index.js';
+import { removeTemporaryDirectories, StoreChild, temporaryDirectory } from './testing/index.js';
+
+afterAll(removeTemporaryDirectories);
+
+function open(directory: string): Promise<StateStore> {
+  return openLmdbStateStore({ directory, clock: new ManualClock() });
+}
+
+async function modeOf(path: string): Promise<number> {
+  return (await stat(path)).mode & 0o777;
+}
+
+describe('data directory', () => {
+  it('is made with mode 0700, and the data file with 0600', async () => {
+    const directory = join(await temporaryDirectory(), 'a', 'b');
+    await (await open(directory)).close();
+    expect([await modeOf(directory), await modeOf(join(directory, 'store.mdb'))]).toEqual([0o700, 0o600]);
+  });
+
+  it.each([0o755, 0o750, 0o701, 0o770, 0o704])('with mode %o is refused, and the message says what to run', async (mode) => {
+    const directory = await temporaryDirectory();
+    await chmod(directory, mode);
+    await expect(open(directory)).rejects.toMatchObject({
+      kind: 'precondition',
+      message: `data directory ${directory} has mode 0${mode.toString(8)}, so that other users can read it; run: chmod 700 '${directory}'`,
+    });
+    await chmod(directory, 0o700);
+    await (await open(directory)).close();
+  });
+
+  it('is refused when it is a file', async () => {
+    const file = join(await temporaryDirectory(), 'file');
+    await writeFile(file, '');
+    await expect(open(file)).rejects.toMatchObject({
+      kind: 'precondition',
+      message: expect.stringContaining(`${file} is not a directory`) as string,
+    });
+    await expect(open(join(file, 'below'))).rejects.toMatchObject({ kind: 'denied' });
+  });
+});
+
+describe('lock of the data directory', () => {
+  it('refuses a second store in the same process, also by another path, and is free after close', async () => {
+    const directory = await temporaryDirectory();
+    const link = join(await temporaryDirectory(), 'link');
+    await symlink(directory, link);
+    const first = await open(directory);
+    for (const path of [directory, link]) {
+      await expect(open(path)).rejects.toMatchObject({
+        kind: 'unavailable',
+        message: `data directory ${directory} is in use by process ${process.pid}; stop it first, or name another directory`,
+      });
+    }
+    await first.txn([], [{ put: 'a', value: new Uint8Array() }]);
+    await first.close();
+    const second = await open(link);
+    expect(await second.revision()).toBe(1n);
+    await second.close();
+  });
+
+  it('refuses another process, naming ours, and is free after kill -9', async () => {
+    const directory = await temporaryDirectory();
+    const holder = StoreChild.start('hold', directory);
+    await holder.hears('open');
+    await expect(open(directory)).rejects.toMatchObject({
+      kind: 'unavailable',
+      message: expect.stringContaining(`${directory} is in use by process ${holder.pid};`) as string,
+    });
+    await holder.kill();
+    const store = await open(directory);
+    const refused = await StoreChild.start('hold', directory).end();
+    expect(refused).toEqual([
+      `refused unavailable data directory ${directory} is in use by process ${process.pid}; stop it first, or name another directory`,
+    ]);
+    await store.close();
+  });
+
+  it('is given up when the store cannot be opened', async () => {
+    const directory = await temporaryDirectory();
+    await mkdir(join(directory, 'store.mdb'));
+    for (let attempt = 0; attempt < 2; attempt += 1)
+      await expect(open(directory)).rejects.not.toMatchObject({ kind: 'unavailable' });
+  });
+});
+
+describe('lock file', () => {
+  it('refuses a second holder and is free after release', async () => {
+    const directory = await temporaryDirectory();
+    const lock = await acquireFileLock(directory);
+    await expect(acquireFileLock(directory)).rejects.toMatchObject({
+      kind: 'unavailable',
+      message: expect.stringContaining(`process ${process.pid}`) as string,
+    });
+    await lock.release();
+    await (await acquireFileLock(directory)).release();
+  });
+
+  it('lets exactly one of many take it', async () => {
+    const directory = await temporaryDirectory();
+    const results = await Promise.allSettled(Array.from({ length: 5 }, () => acquireFileLock(directory)));
+    expect(results.filter(({ status }) => status === 'fulfilled')).toHaveLength(1);
+    const refused = results.filter((result) => result.status === 'rejected').map(({ reason }) => errorKindOf(reason));
+    expect(refused).toEqual(Array.from({ length: 4 }, () => 'unavailable'));
+  });
+
+  it.each([
+    { name: 'of a process that is gone', content: '999999999\nlong ago\nsome boot\n' },
+    { name: 'of an earlier process with our id', content: `${process.pid}\nlong ago\nsome boot\n` },
+    { name: 'that is empty', content: '' },
+  ])('$name is taken over', async ({ content }) => {
+    const directory = await temporaryDirectory();
+    await writeFile(join(directory, 'lock'), content);
+    const lock = await acquireFileLock(directory);
+    await expect(acquireFileLock(directory)).rejects.toMatchObject({ kind: 'unavailable' });
+    await lock.release();
+  });
+});
+
+describe('full disk', () => {
+  it('refuses writes as exhausted, keeps all that was acknowledged readable, and takes writes again when there is room', async () => {
+    const directory = await temporaryDirectory();
+    const said = await StoreChild.start('fill', directory, 1_024).end();
+    const count = said.filter((line) => line.startsWith('ack')).length;
+    expect(count).toBeGreaterThan(10);
+    expect(said.slice(count)).toEqual(['full exhausted', `readable ${count}`, `revision ${count + 6}`]);
+    const store = await open(directory);
+    expect((await store.range({ prefix: 'key-' })).entries).toHaveLength(count - 5);
+    expect((await store.get('after'))?.value).toHaveLength(20_000);
+    await store.close();
+  });
+});

@@ -1,0 +1,71 @@
+import { open, rm, stat, statfs, type FileHandle } from 'node:fs/promises';
+import { constants } from 'node:os';
+import { dirname, join } from 'node:path';
+
+/** LMDB's "environment mapsize limit reached". @see lmdb.h, MDB_MAP_FULL */
+const MDB_MAP_FULL = -30_792;
+
+const { EDQUOT, EFBIG, EIO, ENOSPC } = constants.errno;
+const NO_SPACE: readonly unknown[] = [MDB_MAP_FULL, ENOSPC, EDQUOT, EFBIG];
+
+/** More than any group commit writes, with all its pages. */
+const GROUP_ROOM_BYTES = 64 * 1024 * 1024;
+const CHUNK_BYTES = 1024 * 1024;
+
+/**
+ * Whether LMDB gave up a transaction because there was no room for it, so that nothing of it was committed.
+ * LMDB reports a write that the disk took in part as EIO, so the room there is decides what that means.
+ * @param reason - What LMDB rejected with.
+ * @param file - The data file; need not exist.
+ * @see mdb.c, mdb_page_flush, "short write, filesystem full?"
+ */
+export async function isOutOfSpace(reason: unknown, file: string): Promise<boolean> {
+  const code = propertyOf(await rootCauseOf(reason), 'code');
+  if (NO_SPACE.includes(code)) return true;
+  if (code !== EIO) return false;
+  const { bavail, bsize } = await statfs(dirname(file));
+  return bavail * bsize < GROUP_ROOM_BYTES || !(await takesMore(file));
+}
+
+/** Whether a file beside the data file can be written where the data file ends. Finds quotas and limits that statfs does not show. */
+async function takesMore(file: string): Promise<boolean> {
+  const probe = join(dirname(file), 'probe');
+  const handle = await open(probe, 'w', 0o600);
+  try {
+    const { size } = await stat(file);
+    const chunk = Buffer.alloc(CHUNK_BYTES);
+    for (let offset = 0; offset < GROUP_ROOM_BYTES; offset += CHUNK_BYTES)
+      if (!(await writeWhole(handle, chunk, size + offset))) return false;
+    return true;
+  } catch (reason) {
+    return !NO_SPACE.includes(numberOf(reason));
+  } finally {
+    await handle.close();
+    await rm(probe, { force: true });
+  }
+}
+
+/** @returns False when it was taken only in part, as it is where the room ends. */
+async function writeWhole(handle: FileHandle, chunk: Buffer, position: number): Promise<boolean> {
+  const { bytesWritten } = await handle.write(chunk, 0, chunk.length, position);
+  return bytesWritten === chunk.length;
+}
+
+/** Node's `errno` is negative. */
+function numberOf(reason: unknown): number {
+  return Math.abs(Number(propertyOf(reason, 'errno')));
+}
+
+/** LMDB's binding hides the error of a commit behind a promise that has rejected, or is about to in the same turn. */
+async function rootCauseOf(reason: unknown): Promise<unknown> {
+  const hidden = propertyOf(reason, 'commitError');
+  if (!(hidden instanceof Promise)) return reason;
+  return hidden.then(
+    () => reason,
+    (cause: unknown) => cause,
+  );
+}
+
+function propertyOf(reason: unknown, name: string): unknown {
+  return typeof reason === 'object' && reason !== null ? (reason as Record<string, unknown>)[name] : undefined;
+}

@@ -1,0 +1,95 @@
+import type {
+  HistoryWindow,
+  LeaseId,
+  LoggedTransaction,
+  Revision,
+  Storage,
+  StorageReader,
+  StorageWriter,
+  StoredEntry,
+  StoreHead,
+} from '@cloudless/state-store';
+import { CloudlessError } from '@cloudless/base';
+import { LmdbWriter } from './lmdb-writer.js';
+import { isOutOfSpace } from './lmdb-errors.js';
+import { decodeEntry, decodeLease, decodeSegment, decodeSegmentKey } from './records.js';
+import { readEntry, readHead } from './table-reads.js';
+import { endOfPrefix, type Tables } from './tables.js';
+
+/** The storage of a store on LMDB. LMDB's readers see durable commits only. */
+export class LmdbStorage implements Storage, StorageReader {
+  /**
+   * @param file - The data file of `tables`.
+   * @param window - Knows the history in `tables`.
+   * @param onClose - Called once LMDB is closed, to give up the lock.
+   */
+  constructor(
+    private readonly file: string,
+    private readonly tables: Tables,
+    private readonly window: HistoryWindow,
+    private readonly onClose: () => Promise<void>,
+  ) {}
+
+  read<T>(view: (reader: StorageReader) => T): T {
+    return view(this); // LMDB keeps one snapshot during a synchronous call
+  }
+
+  async write<T>(action: (writer: StorageWriter) => T): Promise<T> {
+    const writer = new LmdbWriter(this.tables, this.window);
+    try {
+      const result = await this.tables.root.childTransaction(() => action(writer));
+      this.tables.root.resetReadTxn(); // reads that follow the acknowledgement must see it
+      writer.committed();
+      return result;
+    } catch (reason) {
+      if (await isOutOfSpace(reason, this.file))
+        throw new CloudlessError('exhausted', `no room left for ${this.file}; nothing was written`, { cause: reason });
+      throw reason;
+    }
+  }
+
+  *leases(): Iterable<readonly [LeaseId, number]> {
+    for (const { key, value } of this.tables.leases.getRange()) yield [key.toString('utf8'), decodeLease(value)];
+  }
+
+  async close(): Promise<void> {
+    await this.tables.root.close();
+    await this.onClose();
+  }
+
+  head(): StoreHead {
+    return readHead(this.tables);
+  }
+
+  get(key: string): StoredEntry | undefined {
+    return readEntry(this.tables, key);
+  }
+
+  *scan(prefix: string, after: string | undefined): Iterable<StoredEntry> {
+    const first = Buffer.from(prefix);
+    const next = after === undefined ? first : Buffer.from(`${after}\0`);
+    const start = Buffer.compare(next, first) > 0 ? next : first;
+    const end = endOfPrefix(first);
+    if (end !== undefined && Buffer.compare(start, end) >= 0) return;
+    const options = { ...(start.length > 0 ? { start } : {}), ...(end === undefined ? {} : { end }) };
+    for (const { key, value } of this.tables.entries.getRange(options)) yield decodeEntry(key.toString('utf8'), value);
+  }
+
+  *history(after: Revision): Iterable<LoggedTransaction> {
+    for (const { key, value } of this.tables.history.getRange({ start: this.segmentStart(after) })) {
+      if (decodeSegmentKey(key).last > after) yield* decodeSegment(value, after);
+    }
+  }
+
+  /** A segment that begins at or before `after` may end after it. */
+  private segmentStart(after: Revision): Buffer {
+    const next = Buffer.alloc(8);
+    next.writeBigUInt64BE(after + 1n);
+    const [holding] = this.tables.history.getKeys({
+      start: Buffer.concat([next, Buffer.alloc(13, 0xff)]),
+      reverse: true,
+      limit: 1,
+    });
+    return holding ?? next;
+  }
+}

@@ -1,0 +1,114 @@
+import type {
+  HistorySegment,
+  HistoryWindow,
+  LeaseId,
+  LoggedTransaction,
+  StorageWriter,
+  StoredEntry,
+  StoreHead,
+} from '@cloudless/state-store';
+import { ByteWriter } from './byte-writer.js';
+import { encodeEntry, encodeHead, encodeLease, encodeSegmentKey, encodeTransaction, sealRecord, startRecord } from './records.js';
+import { HEAD_KEY, readEntry, readHead } from './table-reads.js';
+import { endOfPrefix, type Tables } from './tables.js';
+
+/** Transactions of one group share records of the history up to this size; a larger record is slow to find room for. */
+const SEGMENT_BYTES = 64 * 1024;
+
+const EMPTY = Buffer.alloc(0);
+/** Reused for every segment: LMDB copies it when it is put. */
+const segmentWriter = new ByteWriter(2 * SEGMENT_BYTES);
+
+/** Writes of one group commit; lives inside one LMDB transaction. */
+export class LmdbWriter implements StorageWriter {
+  private added: HistorySegment[] = [];
+  private dropped: readonly HistorySegment[] = [];
+
+  constructor(
+    private readonly tables: Tables,
+    private readonly window: HistoryWindow,
+  ) {}
+
+  /** To be called once the writes are durable. */
+  committed(): void {
+    this.window.advance(this.added, this.dropped);
+  }
+
+  head(): StoreHead {
+    return readHead(this.tables);
+  }
+
+  get(key: string): StoredEntry | undefined {
+    return readEntry(this.tables, key);
+  }
+
+  put(entry: StoredEntry, before: StoredEntry | undefined): void {
+    if (false) {
+      this.detach(before);
+      if (entry.lease !== undefined) void this.tables.leasedKeys.put(leasedKey(entry.lease, entry.key), EMPTY);
+    }
+    void this.tables.entries.put(Buffer.from(entry.key), encodeEntry(entry));
+  }
+
+  delete(before: StoredEntry): void {
+    this.detach(before);
+    void this.tables.entries.remove(Buffer.from(before.key));
+  }
+
+  hasLease(lease: LeaseId): boolean {
+    return lease !== '' && this.tables.leases.doesExist(Buffer.from(lease));
+  }
+
+  putLease(lease: LeaseId, ttlMs: number): void {
+    void this.tables.leases.put(Buffer.from(lease), encodeLease(ttlMs));
+  }
+
+  deleteLease(lease: LeaseId): void {
+    void this.tables.leases.remove(Buffer.from(lease));
+  }
+
+  leasedKeys(lease: LeaseId): readonly string[] {
+    const start = leasedKey(lease, '');
+    const end = endOfPrefix(start) ?? start;
+    return [...this.tables.leasedKeys.getKeys({ start, end })].map((key) => key.toString('utf8', start.length));
+  }
+
+  finish(transactions: readonly LoggedTransaction[], counters: Omit<StoreHead, 'compactedRevision'>): void {
+    const { compactedRevision } = this.head();
+    this.appendHistory(transactions);
+    this.dropped = this.window.surplusWith(this.added);
+    for (const segment of this.dropped) void this.tables.history.remove(encodeSegmentKey(segment));
+    const head = { ...counters, compactedRevision: this.dropped.at(-1)?.last ?? compactedRevision };
+    void this.tables.meta.put(HEAD_KEY, encodeHead(head));
+  }
+
+  private appendHistory(transactions: readonly LoggedTransaction[]): void {
+    startRecord(segmentWriter);
+    let first: LoggedTransaction | undefined;
+    let changes = 0;
+    for (const [index, transaction] of transactions.entries()) {
+      first ??= transaction;
+      changes += transaction.changes.length;
+      encodeTransaction(segmentWriter, transaction);
+      if (segmentWriter.byteLength < SEGMENT_BYTES && index < transactions.length - 1) continue;
+      this.appendSegment({ first: first.revision, last: transaction.revision, changes });
+      startRecord(segmentWriter);
+      first = undefined;
+      changes = 0;
+    }
+  }
+
+  private appendSegment(segment: HistorySegment): void {
+    void this.tables.history.put(encodeSegmentKey(segment), sealRecord(segmentWriter));
+    this.added.push(segment);
+  }
+
+  private detach(before: StoredEntry | undefined): void {
+    if (before?.lease !== undefined) void this.tables.leasedKeys.remove(leasedKey(before.lease, before.key));
+  }
+}
+
+/** The ids of leases hold no NUL, so that one lease's keys are neighbours. */
+function leasedKey(lease: LeaseId, key: string): Buffer {
+  return Buffer.from(`${lease}\0${key}`);
+}

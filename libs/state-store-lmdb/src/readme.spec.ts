@@ -1,0 +1,32 @@
+import { readFile } from 'node:fs/promises';
+import { ManualClock } from '@cloudless/base/testing';
+import { openLmdbStateStore } from './index.js';
+import { removeTemporaryDirectories, temporaryDirectory } from './testing/index.js';
+
+afterAll(removeTemporaryDirectories);
+
+const bytes = (text: string): Uint8Array => new TextEncoder().encode(text);
+
+it('does what the README shows', async () => {
+  const directory = await temporaryDirectory();
+  const clock = new ManualClock();
+  // <example>
+  const store = await openLmdbStateStore({ directory, clock });
+  const { revision } = await store.txn([], [{ put: '/workloads/web', value: bytes('three replicas') }]);
+  await store.close();
+
+  const reopened = await openLmdbStateStore({ directory, clock });
+  expect(await reopened.get('/workloads/web')).toEqual({
+    key: '/workloads/web',
+    value: bytes('three replicas'),
+    modRevision: revision,
+  });
+  await reopened.close();
+  // </example>
+});
+
+it('is what the README shows', async () => {
+  const spec = await readFile(new URL('readme.spec.ts', import.meta.url), 'utf8');
+  const example = /\/\/ <example>\n([^]*?) *\/\/ <\/example>/u.exec(spec)?.[1]?.replaceAll(/^ {2}/gmu, '') ?? 'no example';
+  expect(await readFile(new URL('../README.md', import.meta.url), 'utf8')).toContain(example);
+});

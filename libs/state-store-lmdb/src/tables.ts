@@ -1,0 +1,62 @@
+import { open, type Database, type RootDatabase } from 'lmdb';
+
+/** A table of bytes by bytes, ordered by the bytes of its keys. */
+export type Table = Database<Buffer, Buffer>;
+
+/** What a data file holds. */
+export interface Tables {
+  readonly root: RootDatabase<Buffer, Buffer>;
+  /** The format version and the counters. */
+  readonly meta: Table;
+  /** Key to entry. */
+  readonly entries: Table;
+  /** Segments of the history. */
+  readonly history: Table;
+  /** Lease to its time. */
+  readonly leases: Table;
+  /** `lease NUL key`, without a value. */
+  readonly leasedKeys: Table;
+}
+
+const BINARY = { encoding: 'binary', keyEncoding: 'binary' } as const;
+
+/**
+ * Opens or creates the data file.
+ * @param sync - False only where nothing is to outlive the machine: commits are then not flushed.
+ */
+export function openTables(file: string, sync: boolean): Tables {
+  // Without overlapping sync the promise of a commit is its durable acknowledgement: pages, flush, then the meta page.
+  const root = open<Buffer, Buffer>({
+    path: file,
+    noSubdir: true,
+    maxDbs: 8,
+    overlappingSync: false,
+    noSync: !sync,
+    eventTurnBatching: false,
+    ...BINARY,
+  });
+  const table = (name: string): Table => root.openDB<Buffer, Buffer>(name, { ...BINARY });
+  return {
+    root,
+    meta: table('meta'),
+    entries: table('entries'),
+    history: table('history'),
+    leases: table('leases'),
+    leasedKeys: table('leasedKeys'),
+  };
+}
+
+/** The first key in byte order after every key that starts with `prefix`; undefined when there is none. */
+export function endOfPrefix(prefix: Buffer): Buffer | undefined {
+  const end = Buffer.from(prefix);
+  while (end.length > 0) {
+    const last = end.length - 1;
+    const byte = end[last] ?? 0;
+    if (byte < 0xff) {
+      end[last] = byte + 1;
+      return end;
+    }
+    return endOfPrefix(end.subarray(0, last));
+  }
+  return undefined;
+}

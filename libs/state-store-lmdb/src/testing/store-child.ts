@@ -1,0 +1,66 @@
+import { spawn, type ChildProcess } from 'node:child_process';
+import { once } from 'node:events';
+import { dirname } from 'node:path';
+import { createInterface } from 'node:readline';
+import { fileURLToPath } from 'node:url';
+
+const PROGRAM = fileURLToPath(new URL('store-process.ts', import.meta.url));
+
+/** A child process that runs `store-process.ts`, and what it has said. */
+export class StoreChild {
+  private readonly said: string[] = [];
+  private readonly waiting = new Set<() => void>();
+  private readonly ended: Promise<unknown>;
+  private isOver = false;
+
+  private constructor(private readonly child: ChildProcess) {
+    const lines = createInterface({ input: child.stdout ?? process.stdin });
+    lines.on('line', (line) => {
+      this.said.push(line);
+      this.wakeAll();
+    });
+    this.ended = Promise.all([once(child, 'exit'), once(lines, 'close')]).finally(() => {
+      this.isOver = true;
+      this.wakeAll();
+    });
+  }
+
+  /** @param maxFileKib - Refuses to let any file grow beyond this, as a full disk would. */
+  static start(task: 'hold' | 'write' | 'fill', directory: string, maxFileKib?: number): StoreChild {
+    const args = ['--conditions=@cloudless/source', '--import', 'tsx', PROGRAM, task, directory];
+    const limit = maxFileKib === undefined ? '' : `ulimit -f ${2 * maxFileKib}; `; // in blocks of 512 bytes
+    const shell = ['-c', `${limit}exec "$0" "$@"`, process.execPath, ...args];
+    return new StoreChild(spawn('/bin/sh', shell, { cwd: dirname(PROGRAM), stdio: ['ignore', 'pipe', 'ignore'] }));
+  }
+
+  get pid(): number {
+    return this.child.pid ?? 0;
+  }
+
+  /** All lines until the `count`th that starts with `start`. Throws when the process ends before. */
+  async hears(start: string, count = 1): Promise<readonly string[]> {
+    for (;;) {
+      if (this.said.filter((line) => line.startsWith(start)).length >= count) return this.said;
+      if (this.isOver)
+        throw new Error(`the process ended without saying "${start}" ${count} times: ${this.said.slice(-3).join(' | ')}`);
+      await new Promise<void>((resolve) => this.waiting.add(resolve));
+    }
+  }
+
+  /** Ends it as a power cut would, from its own view. @returns All it has said. */
+  async kill(): Promise<readonly string[]> {
+    this.child.kill('SIGKILL');
+    return this.end();
+  }
+
+  /** Waits until it has ended by itself. @returns All it has said. */
+  async end(): Promise<readonly string[]> {
+    await this.ended;
+    return this.said;
+  }
+
+  private wakeAll(): void {
+    for (const wake of [...this.waiting]) wake();
+    this.waiting.clear();
+  }
+}

@@ -1,0 +1,73 @@
+import { CloudlessError, type Clock } from '@cloudless/base';
+import { openLmdbStateStore } from '../index.js';
+
+/**
+ * A process of its own that uses a store, for specs that kill it. Arguments: what to do, and the data directory.
+ * - `hold`: open it, say `open`, keep it until killed.
+ * - `write`: write without end from several writers, and say `ack <key> <value> <revision>` for each acknowledgement.
+ * - `fill`: write until the disk is full, and say `ack ...` for each acknowledgement, then `full <kind>`; then free some and write again.
+ * If the store cannot be opened it says `refused <kind> <message>`.
+ */
+const [task = '', directory = ''] = process.argv.slice(2);
+
+const clock: Clock = {
+  now: () => performance.now(),
+  wallTime: () => Date.now(),
+  setTimer: (delayMs, action) => {
+    const timer = setTimeout(action, delayMs);
+    return { cancel: () => clearTimeout(timer) };
+  },
+};
+const WRITERS = 20;
+const FILL_VALUE_BYTES = 20_000;
+
+function say(line: string): void {
+  process.stdout.write(`${line}\n`);
+}
+
+async function write(): Promise<void> {
+  const store = await openLmdbStateStore({ directory, clock });
+  const writer = async (name: string): Promise<void> => {
+    let is: bigint | 'absent' = 'absent';
+    for (let round = 0; ; round += 1) {
+      const value = `${name}-${round}`;
+      const { revision } = await store.txn([{ key: name, is }], [{ put: name, value: Buffer.from(value) }]);
+      is = revision;
+      say(`ack ${name} ${value} ${revision}`);
+    }
+  };
+  await Promise.all(Array.from({ length: WRITERS }, (_, index) => writer(`writer-${index}`)));
+}
+
+async function fill(): Promise<void> {
+  const store = await openLmdbStateStore({ directory, clock, historyLimit: 1 });
+  const written: string[] = [];
+  try {
+    for (;;) {
+      const key = `key-${written.length}`;
+      const { revision } = await store.txn([], [{ put: key, value: Buffer.alloc(FILL_VALUE_BYTES) }]);
+      written.push(key);
+      say(`ack ${key} ${revision}`);
+    }
+  } catch (reason) {
+    say(`full ${reason instanceof CloudlessError ? reason.kind : String(reason)}`);
+  }
+  say(`readable ${(await store.range({ prefix: 'key-' })).entries.length}`);
+  for (const key of written.slice(0, 5)) await store.txn([], [{ delete: key }]);
+  await store.txn([], [{ put: 'after', value: Buffer.alloc(FILL_VALUE_BYTES) }]);
+  say(`revision ${await store.revision()}`);
+  await store.close();
+}
+
+async function hold(): Promise<void> {
+  await openLmdbStateStore({ directory, clock });
+  say('open');
+  setInterval(() => undefined, 60_000);
+}
+
+const tasks: Record<string, () => Promise<void>> = { hold, write, fill };
+try {
+  await tasks[task]?.();
+} catch (reason) {
+  say(`refused ${reason instanceof CloudlessError ? `${reason.kind} ${reason.message}` : String(reason)}`);
+}

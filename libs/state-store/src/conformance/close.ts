@@ -1,0 +1,50 @@
+import { describe, expect, it } from '@jest/globals';
+import { settle } from '@cloudless/base/testing';
+import type { StateStore } from '../state-store.js';
+import { put, startWatch, withStore, write, type OpenStore } from './harness.js';
+
+export function describeClose(open: OpenStore): void {
+  describe('close', () => {
+    it('waits for the writes under way and ends watches without error', () =>
+      withStore(open, async (store) => {
+        const watch = startWatch(store, '', 0n);
+        const waiting = watch.next();
+        await settle();
+        const writes = Promise.all([write(store, 'a'), write(store, 'b')]);
+        await store.close();
+        expect(await writes).toEqual([1n, 2n]);
+        expect((await waiting).done ?? false).toBe(true);
+        expect(await watch.next()).toEqual({ done: true, value: undefined });
+      }));
+
+    it('may be called twice', () =>
+      withStore(open, async (store) => {
+        await Promise.all([store.close(), store.close()]);
+        await store.close();
+      }));
+
+    it.each<{ name: string; call: (store: StateStore) => Promise<unknown> }>([
+      { name: 'get', call: (store) => store.get('a') },
+      { name: 'range', call: (store) => store.range({ prefix: '' }) },
+      { name: 'txn', call: (store) => store.txn([], [put('a')]) },
+      { name: 'watch', call: (store) => startWatch(store, '', 0n).next() },
+      { name: 'revision', call: (store) => store.revision() },
+      { name: 'grantLease', call: (store) => store.grantLease(1) },
+      { name: 'keepAlive', call: (store) => store.keepAlive('lease') },
+      { name: 'revokeLease', call: (store) => store.revokeLease('lease') },
+    ])('makes $name unavailable', ({ call }) =>
+      withStore(open, async (store) => {
+        await store.close();
+        await expect(call(store)).rejects.toMatchObject({ kind: 'unavailable' });
+      }),
+    );
+
+    it('ends no lease', () =>
+      withStore(open, async (store, clock) => {
+        await store.grantLease(10);
+        await store.close();
+        expect(clock.pendingTimers).toBe(0);
+        await clock.advance(1_000);
+      }));
+  });
+}

@@ -1,0 +1,148 @@
+import { describe, expect, it } from '@jest/globals';
+import fc from 'fast-check';
+import { RevisionConflictError, type Compare, type Revision, type StateStore } from '../state-store.js';
+import { bytes, put, readAll, text, withStore, type OpenStore } from './harness.js';
+
+export function describeConcurrency(open: OpenStore): void {
+  describe('concurrent transactions', () => {
+    it('lose no increment by compare and set', () =>
+      withStore(open, async (store) => {
+        await Promise.all(Array.from({ length: 20 }, () => incrementOften(store, 'counter', 10)));
+        expect(text((await store.get('counter'))?.value)).toBe('200');
+        expect(await store.revision()).toBe(200n);
+      }));
+
+    it('let exactly one of many create a key', () =>
+      withStore(open, async (store) => {
+        const attempts = Array.from({ length: 50 }, (_, index) =>
+          store.txn([{ key: 'leader', is: 'absent' }], [put('leader', `${index}`)]),
+        );
+        const results = await Promise.allSettled(attempts);
+        expect(results.filter(({ status }) => status === 'fulfilled')).toHaveLength(1);
+        expect(await store.revision()).toBe(1n);
+      }));
+
+    it('move money without making or losing any, in each revision', () =>
+      withStore(open, async (store) => {
+        const accounts = ['a', 'b', 'c'];
+        await store.txn([], accounts.map((key) => put(key, '100'))); // prettier-ignore
+        await Promise.all(
+          Array.from({ length: 30 }, (_, index) =>
+            transfer(store, accounts[index % 3] ?? '', accounts[(index + 1) % 3] ?? '', index),
+          ),
+        );
+        for (let revision = 1n; revision <= (await store.revision()); revision += 1n) {
+          const balances = await readAll(store, '', 2, revision);
+          expect(balances.reduce((sum, [, amount]) => sum + Number(amount), 0)).toBe(300);
+        }
+      }));
+
+    it('have the effect of one order, which keeps what was acknowledged before they began', () =>
+      fc.assert(
+        fc.asyncProperty(
+          fc.array(fc.array(arbAttempt, { minLength: 1, maxLength: 12 }), { minLength: 1, maxLength: 5 }),
+          (rounds) => withStore(open, (store) => checkSerializable(store, rounds)),
+        ),
+        { numRuns: 40 },
+      ));
+  });
+}
+
+interface Attempt {
+  /** Keys compared with what they were when the round began. */
+  readonly compared: readonly string[];
+  /** At least one, so that each attempt that is committed has a revision of its own. */
+  readonly written: readonly string[];
+  readonly deleted: readonly string[];
+}
+
+interface Answered extends Attempt {
+  readonly compares: readonly Compare[];
+  readonly answer: Revision | RevisionConflictError;
+}
+
+/** The revision at which each key is. */
+type Model = ReadonlyMap<string, Revision>;
+
+const KEYS = ['a', 'b', 'c', 'd'];
+const arbAttempt: fc.Arbitrary<Attempt> = fc
+  .record({
+    compared: fc.subarray(KEYS, { maxLength: 2 }),
+    written: fc.subarray(KEYS, { minLength: 1 }),
+    deleted: fc.subarray(KEYS),
+  })
+  .map(({ compared, written, deleted }) => ({ compared, written, deleted: deleted.filter((key) => !written.includes(key)) }));
+
+/** All attempts of a round run at once; the next round begins when all have been answered. */
+async function checkSerializable(store: StateStore, rounds: readonly (readonly Attempt[])[]): Promise<void> {
+  let state: Model = new Map();
+  for (const round of rounds) {
+    const start = await store.revision();
+    const atStart = state;
+    const answered = await Promise.all(
+      round.map(async (attempt): Promise<Answered> => {
+        const compares = attempt.compared.map((key): Compare => ({ key, is: atStart.get(key) ?? 'absent' }));
+        const operations = [...attempt.written.map((key) => put(key)), ...attempt.deleted.map((key) => ({ delete: key }))];
+        return { ...attempt, compares, answer: await answerOf(store.txn(compares, operations)) };
+      }),
+    );
+    state = replay(state, start, answered);
+    const { entries } = await store.range({ prefix: '' });
+    expect(new Map(entries.map(({ key, modRevision }) => [key, modRevision]))).toEqual(state);
+  }
+}
+
+/** Repeats what was committed one by one, in the order of the revisions, and checks each answer against the state in its place. */
+function replay(start: Model, startRevision: Revision, answered: readonly Answered[]): Model {
+  const states = [start];
+  const committed = answered
+    .filter(({ answer }) => typeof answer === 'bigint')
+    .sort((a, b) => Number(a.answer) - Number(b.answer));
+  expect(committed.map(({ answer }) => answer)).toEqual(committed.map((_, index) => startRevision + BigInt(index + 1)));
+  for (const [index, { written, deleted, compares }] of committed.entries()) {
+    const before = states[index] ?? start;
+    expect(compares.every((compare) => holds(before, compare))).toBe(true);
+    const after = new Map(before);
+    for (const key of written) after.set(key, startRevision + BigInt(index + 1));
+    for (const key of deleted) after.delete(key);
+    states.push(after);
+  }
+  for (const { answer, compares } of answered) {
+    if (answer instanceof RevisionConflictError)
+      expect(states.some((state) => !compares.every((compare) => holds(state, compare)))).toBe(true);
+  }
+  return states.at(-1) ?? start;
+}
+
+function holds(state: Model, { key, is }: Compare): boolean {
+  return (state.get(key) ?? 'absent') === is;
+}
+
+async function answerOf(txn: Promise<{ readonly revision: Revision }>): Promise<Revision | RevisionConflictError> {
+  try {
+    return (await txn).revision;
+  } catch (reason) {
+    if (reason instanceof RevisionConflictError) return reason;
+    throw reason;
+  }
+}
+
+async function incrementOften(store: StateStore, key: string, times: number): Promise<void> {
+  for (let done = 0; done < times;) {
+    const entry = await store.get(key);
+    const value = bytes(`${Number(text(entry?.value) ?? '0') + 1}`);
+    const answer = await answerOf(store.txn([{ key, is: entry?.modRevision ?? 'absent' }], [{ put: key, value }]));
+    if (typeof answer === 'bigint') done += 1;
+  }
+}
+
+async function transfer(store: StateStore, from: string, to: string, amount: number): Promise<void> {
+  for (;;) {
+    const [source, target] = [await store.get(from), await store.get(to)];
+    if (source === undefined || target === undefined) throw new Error('an account is gone');
+    const compares = [source, target].map(({ key, modRevision }) => ({ key, is: modRevision }));
+    const balanceOf = (value: Uint8Array): number => Number(text(value));
+    const operations = [put(from, `${balanceOf(source.value) - amount}`), put(to, `${balanceOf(target.value) + amount}`)];
+    if (typeof (await answerOf(store.txn(compares, operations))) === 'bigint') return;
+  }
+}

@@ -1,0 +1,131 @@
+import { describe, expect, it } from '@jest/globals';
+import { MAX_TXN_OPERATIONS, type LeaseId, type Operation } from '../state-store.js';
+import { bytes, put, readAll, startWatch, take, withStore, write, type OpenStore } from './harness.js';
+
+function leased(key: string, lease: LeaseId, value = key): Operation {
+  return { put: key, value: bytes(value), lease };
+}
+
+export function describeLeases(open: OpenStore): void {
+  describe('leases', () => {
+    it('delete their keys in one transaction, seen by watches, when they end', () =>
+      withStore(open, async (store, clock) => {
+        const lease = await store.grantLease(1_000);
+        await store.txn([], [leased('b', lease), put('c'), leased('a', lease)]);
+        await store.txn([], [leased('d', lease)]);
+        const watch = startWatch(store, '', 2n);
+        await clock.advance(999);
+        await write(store, 'c', '2');
+        expect(await take(watch, 1)).toEqual([[3n, 'c=2']]);
+        await clock.advance(1);
+        expect(await take(watch, 1)).toEqual([[4n, '-a', '-b', '-d']]);
+        expect(await readAll(store)).toEqual([['c', '2']]);
+        expect(await store.revision()).toBe(4n);
+      }));
+
+    it('go on as long as they are renewed in time', () =>
+      withStore(open, async (store, clock) => {
+        const lease = await store.grantLease(1_000);
+        await store.txn([], [leased('a', lease)]);
+        for (let round = 0; round < 5; round += 1) {
+          await clock.advance(900);
+          await store.keepAlive(lease);
+        }
+        await clock.advance(999);
+        await write(store, 'b');
+        expect(await readAll(store)).toHaveLength(2);
+        const watch = startWatch(store, '', 2n);
+        await clock.advance(1);
+        expect(await take(watch, 1)).toEqual([[3n, '-a']]);
+        await expect(store.keepAlive(lease)).rejects.toMatchObject({ kind: 'notFound' });
+      }));
+
+    it('cannot be renewed or used after they ended, and end only once', () =>
+      withStore(open, async (store, clock) => {
+        const lease = await store.grantLease(1);
+        await clock.advance(1);
+        await expect(store.keepAlive(lease)).rejects.toMatchObject({ kind: 'notFound' });
+        await expect(store.txn([], [put('b'), leased('a', lease)])).rejects.toMatchObject({ kind: 'notFound' });
+        await store.revokeLease(lease);
+        expect(await readAll(store)).toEqual([]);
+        expect(await store.revision()).toBe(0n);
+      }));
+
+    it('end at once when they are revoked', () =>
+      withStore(open, async (store, clock) => {
+        const [first, second] = [await store.grantLease(1_000), await store.grantLease(1_000)];
+        expect(second).not.toBe(first);
+        await store.txn([], [leased('a', first), leased('b', second)]);
+        await store.revokeLease(first);
+        await store.revokeLease(first);
+        expect(await readAll(store)).toEqual([['b', 'b']]);
+        expect(await store.revision()).toBe(2n);
+        await expect(store.keepAlive(first)).rejects.toMatchObject({ kind: 'notFound' });
+        await clock.advance(500);
+        await store.keepAlive(second);
+      }));
+
+    it.each(['nobody', '', 'x'.repeat(10_000), '\ud800', '\0'])(
+      'that are unknown (%j) are refused, and nothing is written',
+      (unknown) =>
+        withStore(open, async (store) => {
+          await expect(store.txn([], [put('a'), leased('b', unknown)])).rejects.toMatchObject({ kind: 'notFound' });
+          await expect(store.keepAlive(unknown)).rejects.toMatchObject({ kind: 'notFound' });
+          await store.revokeLease(unknown);
+          expect(await readAll(store)).toEqual([]);
+          expect(await write(store, 'a')).toBe(1n);
+        }),
+    );
+
+    it('hold a key from its last put on: another lease, none, or deletion ends the first', () =>
+      withStore(open, async (store) => {
+        const [first, second] = [await store.grantLease(1_000), await store.grantLease(2_000)];
+        const keys = ['moved', 'freed', 'deleted', 'kept', 'back'];
+        await store.txn([], keys.map((key) => leased(key, first))); // prettier-ignore
+        await store.txn(
+          [],
+          [leased('moved', second), put('freed'), { delete: 'deleted' }, leased('kept', first, '2'), put('back')],
+        );
+        await store.txn([], [leased('back', first), put('deleted')]);
+        await store.revokeLease(first);
+        expect((await readAll(store)).map(([key]) => key)).toEqual(['deleted', 'freed', 'moved']);
+        await store.revokeLease(second);
+        expect((await readAll(store)).map(([key]) => key)).toEqual(['deleted', 'freed']);
+      }));
+
+    it('end in one transaction however many keys they have', () =>
+      withStore(open, async (store) => {
+        const lease = await store.grantLease(1_000);
+        for (let batch = 0; batch < 3; batch += 1) {
+          await store.txn(
+            [],
+            Array.from({ length: MAX_TXN_OPERATIONS }, (_, index) => leased(`${batch}/${index}`, lease)),
+          );
+        }
+        await store.revokeLease(lease);
+        const [ended] = await take(startWatch(store, '', 3n), 1);
+        expect(ended).toHaveLength(1 + 3 * MAX_TXN_OPERATIONS);
+        expect(await store.revision()).toBe(4n);
+      }));
+
+    it('may be longer than any timer', () =>
+      withStore(open, async (store, clock) => {
+        const lease = await store.grantLease(60 * 24 * 60 * 60 * 1_000);
+        await clock.advance(59 * 24 * 60 * 60 * 1_000);
+        await store.keepAlive(lease);
+      }));
+
+    it.each([0, -1, Number.NaN, Number.POSITIVE_INFINITY])('of %d ms are refused as invalid', (ttlMs) =>
+      withStore(open, (store) => expect(store.grantLease(ttlMs)).rejects.toMatchObject({ kind: 'invalid' })),
+    );
+
+    it('leave a revision as it was: older revisions still show what they held', () =>
+      withStore(open, async (store) => {
+        const lease = await store.grantLease(1_000);
+        await store.txn([], [leased('a', lease)]);
+        await store.revokeLease(lease);
+        expect(await readAll(store, '', 10, 1n)).toEqual([['a', 'a']]);
+        expect(await readAll(store)).toEqual([]);
+      }));
+  });
+}

@@ -1,0 +1,159 @@
+import { describe, expect, it } from '@jest/globals';
+import fc from 'fast-check';
+import { CloudlessError } from '@cloudless/base';
+import type { Compare, Operation, Revision, StateStore } from '../state-store.js';
+import { AMPLE_HISTORY, bytes, put, readAll, startWatch, take, withStore, type OpenStore } from './harness.js';
+
+export function describeModel(open: OpenStore): void {
+  describe('any sequence of calls', () => {
+    it.each([
+      { name: 'with ample history', historyLimit: AMPLE_HISTORY },
+      { name: 'with little history', historyLimit: 5 },
+    ])('answers as the model does, $name', ({ historyLimit }) =>
+      fc.assert(
+        fc.asyncProperty(fc.array(arbStep, { maxLength: 40 }), (steps) =>
+          withStore(open, (store) => new ModelRun(store, historyLimit).run(steps), historyLimit),
+        ),
+        { numRuns: 60 },
+      ),
+    );
+  });
+}
+
+const KEYS = ['a', 'a/b', 'ab', 'b', '\uffee', '😀'];
+const arbKey = fc.constantFrom(...KEYS);
+const arbPrefix = fc.constantFrom('', 'a', 'a/', '😀', 'none');
+
+/** `back` counts from the newest revision, so that most of what is asked for exists. */
+type Step =
+  | {
+      readonly kind: 'txn';
+      readonly compares: readonly { key: string; right: boolean }[];
+      readonly puts: readonly string[];
+      readonly deletes: readonly string[];
+    }
+  | { readonly kind: 'get'; readonly key: string }
+  | { readonly kind: 'range'; readonly prefix: string; readonly limit: number; readonly back: number }
+  | { readonly kind: 'watch'; readonly prefix: string; readonly back: number };
+
+const arbStep: fc.Arbitrary<Step> = fc.oneof(
+  {
+    weight: 4,
+    arbitrary: fc.record({
+      kind: fc.constant('txn' as const),
+      compares: fc.array(fc.record({ key: arbKey, right: fc.boolean().map((wrong) => !wrong) }), { maxLength: 2 }),
+      puts: fc.subarray(KEYS, { maxLength: 3 }),
+      deletes: fc.subarray(KEYS, { maxLength: 3 }),
+    }),
+  },
+  { weight: 1, arbitrary: fc.record({ kind: fc.constant('get' as const), key: arbKey }) },
+  {
+    weight: 2,
+    arbitrary: fc.record({
+      kind: fc.constant('range' as const),
+      prefix: arbPrefix,
+      limit: fc.integer({ min: 1, max: 5 }),
+      back: fc.nat(12),
+    }),
+  },
+  { weight: 2, arbitrary: fc.record({ kind: fc.constant('watch' as const), prefix: arbPrefix, back: fc.nat(12) }) },
+);
+
+interface ModelEntry {
+  readonly value: string;
+  readonly modRevision: Revision;
+}
+
+/** A store that keeps every state there ever was, and what led to it. */
+class ModelRun {
+  private readonly states: ReadonlyMap<string, ModelEntry>[] = [new Map()];
+  /** What each revision changed; nothing at 0. */
+  private readonly changes: (readonly string[])[] = [[]];
+
+  constructor(
+    private readonly store: StateStore,
+    private readonly historyLimit: number,
+  ) {}
+
+  async run(steps: readonly Step[]): Promise<void> {
+    for (const [index, step] of steps.entries()) {
+      if (step.kind === 'txn') await this.transact(step, `${index}`);
+      else if (step.kind === 'get') await this.get(step.key);
+      else if (step.kind === 'range') await this.range(step);
+      else await this.watch(step);
+      expect(await this.store.revision()).toBe(BigInt(this.newest));
+    }
+  }
+
+  private get newest(): number {
+    return this.states.length - 1;
+  }
+
+  private get state(): ReadonlyMap<string, ModelEntry> {
+    return this.states[this.newest] ?? new Map();
+  }
+
+  private async transact(step: Extract<Step, { kind: 'txn' }>, value: string): Promise<void> {
+    const deletes = step.deletes.filter((key) => !step.puts.includes(key));
+    const operations: Operation[] = [...step.puts.map((key) => put(key, value)), ...deletes.map((key) => ({ delete: key }))];
+    const compares = step.compares.map(({ key, right }): Compare => {
+      const is = this.state.get(key)?.modRevision ?? 'absent';
+      return { key, is: right ? is : is === 'absent' ? 1_000n : 'absent' };
+    });
+    const attempt = this.store.txn(compares, operations);
+    if (step.compares.some(({ right }) => !right)) {
+      await expect(attempt).rejects.toMatchObject({ kind: 'conflict' });
+      return;
+    }
+    this.apply(step.puts, deletes, value);
+    expect(await attempt).toEqual({ revision: BigInt(this.newest) });
+  }
+
+  private apply(puts: readonly string[], deletes: readonly string[], value: string): void {
+    const present = deletes.filter((key) => this.state.has(key));
+    if (puts.length + present.length === 0) return;
+    const next = new Map(this.state);
+    for (const key of puts) next.set(key, { value, modRevision: BigInt(this.newest + 1) });
+    for (const key of present) next.delete(key);
+    this.states.push(next);
+    this.changes.push([...puts.map((key) => `${key}=${value}`), ...present.map((key) => `-${key}`)]);
+  }
+
+  private async get(key: string): Promise<void> {
+    const expected = this.state.get(key);
+    const found = await this.store.get(key);
+    expect(found).toEqual(expected && { key, value: bytes(expected.value), modRevision: expected.modRevision });
+  }
+
+  private async range({ prefix, limit, back }: Extract<Step, { kind: 'range' }>): Promise<void> {
+    const revision = Math.max(0, this.newest - back);
+    const expected = KEYS.flatMap((key): [string, string][] => {
+      const entry = this.states[revision]?.get(key);
+      return entry !== undefined && key.startsWith(prefix) ? [[key, entry.value]] : [];
+    });
+    const found = await this.unlessCompacted(revision, () => readAll(this.store, prefix, limit, BigInt(revision)));
+    if (found !== undefined) expect(found).toEqual(expected);
+  }
+
+  private async watch({ prefix, back }: Extract<Step, { kind: 'watch' }>): Promise<void> {
+    const after = Math.max(0, this.newest - back);
+    const expected = this.changes.flatMap((changes, revision): [Revision, ...string[]][] => {
+      const seen = changes.filter((change) => change.replace(/^-/u, '').startsWith(prefix));
+      return revision > after && seen.length > 0 ? [[BigInt(revision), ...seen]] : [];
+    });
+    if (expected.length === 0) return;
+    const found = await this.unlessCompacted(after, () => take(startWatch(this.store, prefix, BigInt(after)), expected.length));
+    if (found !== undefined) expect(found).toEqual(expected);
+  }
+
+  /** Compacted is a right answer only when more changes than the limit came after. */
+  private async unlessCompacted<T>(after: number, call: () => Promise<T>): Promise<T | undefined> {
+    try {
+      return await call();
+    } catch (reason) {
+      if (!(reason instanceof CloudlessError) || reason.kind !== 'compacted') throw reason;
+      expect(this.changes.slice(after + 1).flat().length).toBeGreaterThan(this.historyLimit);
+      return undefined;
+    }
+  }
+}

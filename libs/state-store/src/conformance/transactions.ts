@@ -1,0 +1,136 @@
+import { describe, expect, it } from '@jest/globals';
+import { MAX_KEY_BYTES, MAX_TXN_BYTES, MAX_TXN_OPERATIONS, type Compare, type Operation } from '../state-store.js';
+import { bytes, put, readAll, text, withStore, write, type OpenStore } from './harness.js';
+
+export function describeTransactions(open: OpenStore): void {
+  describe('transactions', () => {
+    it('start at revision 0 and count each one that changes something', () =>
+      withStore(open, async (store) => {
+        expect(await store.revision()).toBe(0n);
+        expect(await store.txn([], [put('a'), put('b')])).toEqual({ revision: 1n });
+        expect(await store.txn([], [])).toEqual({ revision: 1n });
+        expect(await store.txn([], [{ delete: 'absent' }])).toEqual({ revision: 1n });
+        expect(await store.txn([], [put('a')])).toEqual({ revision: 2n });
+        expect(await store.txn([], [{ delete: 'absent' }, { delete: 'a' }])).toEqual({ revision: 3n });
+        expect(await store.revision()).toBe(3n);
+      }));
+
+    it('give all their writes one revision, and leave other keys at theirs', () =>
+      withStore(open, async (store) => {
+        await store.txn([], [put('a'), put('b'), put('c')]);
+        await store.txn([], [put('b', '2'), { delete: 'c' }, put('d')]);
+        const { entries } = await store.range({ prefix: '' });
+        expect(entries.map(({ key, modRevision }) => [key, modRevision])).toEqual([
+          ['a', 1n],
+          ['b', 2n],
+          ['d', 2n],
+        ]);
+        expect(await store.get('c')).toBeUndefined();
+        expect(await store.get('b')).toEqual({ key: 'b', value: bytes('2'), modRevision: 2n });
+      }));
+
+    it.each<{ name: string; compares: Compare[]; holds: boolean }>([
+      { name: 'the revision of the last write', compares: [{ key: 'a', is: 2n }], holds: true },
+      { name: 'an older revision', compares: [{ key: 'a', is: 1n }], holds: false },
+      { name: 'a newer revision', compares: [{ key: 'a', is: 3n }], holds: false },
+      { name: 'revision 0', compares: [{ key: 'absent', is: 0n }], holds: false },
+      { name: 'absence of what exists', compares: [{ key: 'a', is: 'absent' }], holds: false },
+      { name: 'absence of what never existed', compares: [{ key: 'absent', is: 'absent' }], holds: true },
+      { name: 'absence of what was deleted', compares: [{ key: 'deleted', is: 'absent' }], holds: true },
+      { name: 'the old revision of what was deleted', compares: [{ key: 'deleted', is: 3n }], holds: false },
+      { name: 'several, all of which hold', compares: [{ key: 'a', is: 2n }, { key: 'b', is: 'absent' }], holds: true }, // prettier-ignore
+      { name: 'several, the last of which does not hold', compares: [{ key: 'b', is: 'absent' }, { key: 'a', is: 1n }], holds: false }, // prettier-ignore
+    ])('compare $name: holds $holds', ({ compares, holds }) =>
+      withStore(open, async (store) => {
+        await write(store, 'a', '1');
+        await write(store, 'a', '2');
+        await write(store, 'deleted');
+        await store.txn([], [{ delete: 'deleted' }]);
+        const before = await readAll(store);
+        const attempt = store.txn(compares, [put('new'), put('a', '3'), { delete: 'deleted' }]);
+        if (holds) {
+          expect(await attempt).toEqual({ revision: 5n });
+          return;
+        }
+        await expect(attempt).rejects.toMatchObject({ kind: 'conflict' });
+        expect(await readAll(store)).toEqual(before);
+        expect(await store.revision()).toBe(4n);
+      }),
+    );
+
+    it('say which compare did not hold, and at which revision the key is', () =>
+      withStore(open, async (store) => {
+        await write(store, 'a');
+        await expect(store.txn([{ key: 'a', is: 'absent' }], [])).rejects.toMatchObject({
+          scope: 'a',
+          since: 'absent',
+          changedAt: 1n,
+        });
+        await expect(store.txn([{ key: 'b', is: 7n }], [])).rejects.toMatchObject({ scope: 'b', since: 7n, changedAt: 'absent' });
+      }));
+
+    it.each<{ name: string; compares?: Compare[]; operations: Operation[] }>([
+      { name: 'an empty key to put', operations: [put('')] },
+      { name: 'an empty key to delete', operations: [{ delete: '' }] },
+      { name: 'an empty key to compare', compares: [{ key: '', is: 'absent' }], operations: [] },
+      { name: 'a key written twice', operations: [put('a', '1'), put('b'), put('a', '2')] },
+      { name: 'a key put and deleted', operations: [put('a'), { delete: 'a' }] },
+      { name: 'a key deleted twice', operations: [{ delete: 'a' }, { delete: 'a' }] },
+      { name: 'a key one byte too long', operations: [put('k'.repeat(MAX_KEY_BYTES + 1))] },
+      { name: 'a key too long only in UTF-8', operations: [put('é'.repeat(MAX_KEY_BYTES / 2 + 1))] },
+      { name: 'a lone surrogate in a key', operations: [put('a\ud800')] },
+      { name: 'too many operations', operations: Array.from({ length: MAX_TXN_OPERATIONS + 1 }, (_, index) => put(`k${index}`)) },
+      {
+        name: 'too many compares',
+        compares: Array.from({ length: MAX_TXN_OPERATIONS + 1 }, (_, index) => ({ key: `k${index}`, is: 'absent' })),
+        operations: [],
+      },
+      { name: 'too many bytes', operations: [{ put: 'a', value: new Uint8Array(MAX_TXN_BYTES) }] },
+    ])('refuse $name as invalid', ({ compares = [], operations }) =>
+      withStore(open, async (store) => {
+        await expect(store.txn(compares, operations)).rejects.toMatchObject({ kind: 'invalid' });
+        expect(await store.revision()).toBe(0n);
+        expect(await readAll(store)).toEqual([]);
+      }),
+    );
+
+    it('take what is exactly at the limits', () =>
+      withStore(open, async (store) => {
+        const keys = Array.from({ length: MAX_TXN_OPERATIONS }, (_, index) => `key-${index}`);
+        const compares = keys.map((key): Compare => ({ key, is: 'absent' }));
+        await store.txn(compares, keys.map((key) => put(key))); // prettier-ignore
+        expect(await readAll(store)).toHaveLength(MAX_TXN_OPERATIONS);
+        const longest = `${'é'.repeat(MAX_KEY_BYTES / 2 - 1)}zz`;
+        const value = Uint8Array.from({ length: MAX_TXN_BYTES - MAX_KEY_BYTES }, (_, index) => index % 251);
+        await store.txn([], [{ put: longest, value }]);
+        const found = await store.get(longest);
+        expect(found?.value.length).toBe(value.length);
+        expect(found?.value.every((byte, index) => byte === value[index])).toBe(true);
+      }));
+
+    it('keep values of any length and content apart from the bytes of the caller', () =>
+      withStore(open, async (store) => {
+        const value = Uint8Array.from([0, 255, 128, 10]);
+        const committed = store.txn([], [{ put: 'a', value }, { put: 'empty', value: new Uint8Array() }]); // prettier-ignore
+        value.fill(7);
+        await committed;
+        const first = await store.get('a');
+        expect([...(first?.value ?? [])]).toEqual([0, 255, 128, 10]);
+        first?.value.fill(9);
+        expect([...((await store.get('a'))?.value ?? [])]).toEqual([0, 255, 128, 10]);
+        expect((await store.get('empty'))?.value).toHaveLength(0);
+      }));
+
+    it('get refuses an empty key', () =>
+      withStore(open, (store) => expect(store.get('')).rejects.toMatchObject({ kind: 'invalid' })));
+
+    it('show what was acknowledged to every read after it', () =>
+      withStore(open, async (store) => {
+        for (let round = 1; round <= 20; round += 1) {
+          await store.get('a');
+          const revision = await write(store, 'a', `${round}`);
+          expect([text((await store.get('a'))?.value), await store.revision()]).toEqual([`${round}`, revision]);
+        }
+      }));
+  });
+}

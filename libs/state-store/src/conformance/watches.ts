@@ -1,0 +1,162 @@
+import { describe, expect, it } from '@jest/globals';
+import { settle } from '@cloudless/base/testing';
+import { bytes, put, startWatch, take, withStore, write, type OpenStore } from './harness.js';
+
+export function describeWatches(open: OpenStore): void {
+  describe('watches', () => {
+    it('deliver what was before them and what comes, one batch for each transaction', () =>
+      withStore(open, async (store) => {
+        await store.txn([], [put('a', '1'), put('b', '1')]);
+        const watch = startWatch(store, '', 0n);
+        expect(await take(watch, 1)).toEqual([[1n, 'a=1', 'b=1']]);
+        const waiting = take(watch, 2);
+        await store.txn([], [{ delete: 'b' }, put('c', '2'), put('a', '2')]);
+        await store.txn([], [{ delete: 'absent' }]);
+        await write(store, 'c', '3');
+        expect(await waiting).toEqual([
+          [2n, '-b', 'c=2', 'a=2'],
+          [3n, 'c=3'],
+        ]);
+      }));
+
+    it('deliver only what is under their prefix', () =>
+      withStore(open, async (store) => {
+        const watch = startWatch(store, 'b/', 0n);
+        await store.txn([], [put('a/1'), put('b/1'), put('b'), put('b/2')]);
+        await write(store, 'a/2');
+        await store.txn([], [{ delete: 'b/1' }, { delete: 'a/1' }]);
+        expect(await take(watch, 2)).toEqual([
+          [1n, 'b/1=b/1', 'b/2=b/2'],
+          [3n, '-b/1'],
+        ]);
+      }));
+
+    it('never show a transaction that was refused', () =>
+      withStore(open, async (store) => {
+        const watch = startWatch(store, '', 0n);
+        await write(store, 'a', '1');
+        await expect(store.txn([{ key: 'a', is: 'absent' }], [put('a', 'no'), put('b', 'no')])).rejects.toMatchObject({
+          kind: 'conflict',
+        });
+        await write(store, 'a', '2');
+        expect(await take(watch, 2)).toEqual([
+          [1n, 'a=1'],
+          [2n, 'a=2'],
+        ]);
+      }));
+
+    it('resume from each revision without gap or repeat', () =>
+      withStore(open, async (store) => {
+        for (let round = 1; round <= 30; round += 1)
+          await store.txn([], [put(`k${round % 4}`, `${round}`), put('all', `${round}`)]);
+        const whole = await take(startWatch(store, '', 0n), 30);
+        for (let after = 0; after < 30; after += 1) {
+          expect(await take(startWatch(store, '', BigInt(after)), 30 - after)).toEqual(whole.slice(after));
+        }
+      }));
+
+    it('deliver many transactions made at once in order, each whole', () =>
+      withStore(open, async (store) => {
+        const watch = startWatch(store, '', 0n);
+        const waiting = take(watch, 300);
+        await Promise.all(Array.from({ length: 300 }, (_, index) => store.txn([], [put(`a${index}`), put(`b${index}`)])));
+        const batches = await waiting;
+        expect(batches.map(([revision]) => revision)).toEqual(Array.from({ length: 300 }, (_, index) => BigInt(index + 1)));
+        for (const [, a, b] of batches) expect(b).toBe(a?.replaceAll('a', 'b'));
+      }));
+
+    it('end without error when their signal is aborted', () =>
+      withStore(open, async (store) => {
+        const stop = new AbortController();
+        const watch = store.watch({ prefix: '', after: 0n, signal: stop.signal })[Symbol.asyncIterator]();
+        const waiting = watch.next();
+        await settle();
+        stop.abort();
+        expect(await waiting).toEqual({ done: true, value: undefined });
+        await write(store, 'a');
+        expect(await watch.next()).toEqual({ done: true, value: undefined });
+        const late = store.watch({ prefix: '', after: 0n, signal: stop.signal })[Symbol.asyncIterator]();
+        expect(await late.next()).toEqual({ done: true, value: undefined });
+      }));
+
+    it('end when the reader leaves, also while it waits', () =>
+      withStore(open, async (store) => {
+        const watch = startWatch(store, '', 0n);
+        const waiting = watch.next();
+        await settle();
+        await watch.return?.();
+        expect(await waiting).toEqual({ done: true, value: undefined });
+        for await (const batch of store.watch({ prefix: '', after: (await write(store, 'a')) - 1n })) {
+          expect(batch.revision).toBe(1n);
+          break;
+        }
+      }));
+
+    it('serve several readers, each at its own pace', () =>
+      withStore(open, async (store) => {
+        const [fast, slow] = [startWatch(store, '', 0n), startWatch(store, '', 0n)];
+        for (let round = 1; round <= 5; round += 1) {
+          await write(store, 'a', `${round}`);
+          expect(await take(fast, 1)).toEqual([[BigInt(round), `a=${round}`]]);
+        }
+        expect((await take(slow, 5)).map(([revision]) => revision)).toEqual([1n, 2n, 3n, 4n, 5n]);
+      }));
+
+    it('begin at any retained revision and refuse compacted ones', () =>
+      withStore(
+        open,
+        async (store) => {
+          for (let round = 1; round <= 100; round += 1) await write(store, 'a', `${round}`);
+          for (const after of [90n, 95n, 99n]) {
+            expect(await take(startWatch(store, '', after), 1)).toEqual([[after + 1n, `a=${after + 1n}`]]);
+          }
+          await expect(startWatch(store, '', 0n).next()).rejects.toMatchObject({ kind: 'compacted' });
+          await expect(startWatch(store, '', 50n).next()).rejects.toMatchObject({ kind: 'compacted' });
+        },
+        10,
+      ));
+
+    it('end as compacted for a reader that falls too far behind, rather than skip', () =>
+      withStore(
+        open,
+        async (store) => {
+          const watch = startWatch(store, '', 0n);
+          await write(store, 'a', '1');
+          expect(await take(watch, 1)).toEqual([[1n, 'a=1']]);
+          for (let round = 2; round <= 100; round += 1) await write(store, 'a', `${round}`);
+          await expect(watch.next()).rejects.toMatchObject({ kind: 'compacted' });
+          expect(await watch.next()).toEqual({ done: true, value: undefined });
+        },
+        10,
+      ));
+
+    it('keep up with any history limit when the reader is prompt, also without changes under their prefix', () =>
+      withStore(
+        open,
+        async (store) => {
+          const [watch, idle] = [startWatch(store, 'a', 0n), startWatch(store, 'b', 0n)];
+          const silent = idle.next();
+          for (let round = 1; round <= 100; round += 1) {
+            const waiting = take(watch, 1);
+            await write(store, 'a', `${round}`);
+            expect(await waiting).toEqual([[BigInt(round), `a=${round}`]]);
+          }
+          await write(store, 'b');
+          expect(await silent).toMatchObject({ done: false, value: { revision: 101n } });
+        },
+        10,
+      ));
+
+    it('refuse a start in the future', () =>
+      withStore(open, (store) => expect(startWatch(store, '', 1n).next()).rejects.toMatchObject({ kind: 'invalid' })));
+
+    it('carry the values as they were', () =>
+      withStore(open, async (store) => {
+        const value = bytes('first');
+        const committed = store.txn([], [{ put: 'a', value }]);
+        value.fill(0);
+        await committed;
+        expect(await take(startWatch(store, '', 0n), 1)).toEqual([[1n, 'a=first']]);
+      }));
+  });
+}

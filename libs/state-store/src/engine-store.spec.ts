@@ -1,0 +1,134 @@
+import { CloudlessError } from '@cloudless/base';
+import { ManualClock, settle } from '@cloudless/base/testing';
+import { createEngineStore } from './index.js';
+import { MemoryStorage } from './memory-storage.js';
+import type { StorageWriter } from './storage.js';
+
+/** A disk that a test can hold up, fill and break. */
+class TestStorage extends MemoryStorage {
+  writes = 0;
+  failure: Error | undefined;
+  flushed: Promise<void> = Promise.resolve();
+
+  override async write<T>(action: (writer: StorageWriter) => T): Promise<T> {
+    this.writes += 1;
+    if (this.failure !== undefined) throw this.failure;
+    const result = action(this);
+    await this.flushed;
+    return result;
+  }
+}
+
+function aStore() {
+  const [storage, clock] = [new TestStorage(1_000), new ManualClock()];
+  return { storage, clock, store: createEngineStore({ storage, clock, historyLimit: 1_000 }) };
+}
+
+function put(key: string) {
+  return { put: key, value: new Uint8Array() };
+}
+
+const FULL = new CloudlessError('exhausted', 'disk full');
+
+describe('engine store', () => {
+  it('commits all that queued while a write ran in one write', async () => {
+    const { store, storage } = aStore();
+    let flush = (): void => undefined;
+    storage.flushed = new Promise((resolve) => (flush = resolve));
+    const first = store.txn([], [put('first')]);
+    await settle();
+    const rest = Array.from({ length: 100 }, (_, index) => store.txn([], [put(`k${index}`)]));
+    await settle();
+    expect(storage.writes).toBe(1);
+    flush();
+    await Promise.all([first, ...rest]);
+    expect(storage.writes).toBe(2);
+    expect(await store.revision()).toBe(101n);
+  });
+
+  it('splits a group that is larger than memory should hold', async () => {
+    const { store, storage } = aStore();
+    await Promise.all(
+      Array.from({ length: 20 }, (_, index) => store.txn([], [{ put: `k${index}`, value: new Uint8Array(1_000_000) }])),
+    );
+    expect(storage.writes).toBe(3);
+  });
+
+  it('tells nobody before it is durable: not the caller, not one who was refused, not a watch', async () => {
+    const { store, storage } = aStore();
+    let flush = (): void => undefined;
+    storage.flushed = new Promise((resolve) => (flush = resolve));
+    const told: string[] = [];
+    const tell = (name: string) => () => void told.push(name);
+    const calls = [
+      store.txn([], [put('a')]).then(tell('committed')),
+      store.txn([{ key: 'a', is: 'absent' }], []).catch(tell('refused')),
+      store.watch({ prefix: '', after: 0n })[Symbol.asyncIterator]().next().then(tell('watch')),
+    ];
+    await settle();
+    const before = [...told];
+    flush();
+    await Promise.all(calls);
+    expect({ before, after: told.sort() }).toEqual({ before: [], after: ['committed', 'refused', 'watch'] });
+  });
+
+  it('refuses writes while the disk is full, and goes on when there is room', async () => {
+    const { store, storage } = aStore();
+    await store.txn([], [put('a')]);
+    storage.failure = FULL;
+    await expect(store.txn([], [put('b')])).rejects.toBe(FULL);
+    expect((await store.range({ prefix: '' })).entries).toHaveLength(1);
+    storage.failure = undefined;
+    expect(await store.txn([], [put('b')])).toEqual({ revision: 2n });
+  });
+
+  it('deletes the keys of an ended lease later when the disk is full, and refuses its renewal at once', async () => {
+    const { store, storage, clock } = aStore();
+    const lease = await store.grantLease(1_000);
+    await store.txn([], [{ ...put('a'), lease }]);
+    storage.failure = FULL;
+    await clock.advance(5_000);
+    await expect(store.keepAlive(lease)).rejects.toMatchObject({ kind: 'notFound' });
+    expect(await store.get('a')).toBeDefined();
+    storage.failure = undefined;
+    await clock.advance(1_000);
+    expect(await store.get('a')).toBeUndefined();
+  });
+
+  it('takes itself out of service when it is unknown what was committed', async () => {
+    const { store, storage, clock } = aStore();
+    await store.grantLease(1_000);
+    const watch = store.watch({ prefix: '', after: 0n })[Symbol.asyncIterator]();
+    const waiting = watch.next();
+    const cause = new Error('input/output error');
+    storage.failure = cause;
+    const attempts = await Promise.allSettled([store.txn([], [put('a')]), store.txn([], [put('b')]), waiting]);
+    for (const attempt of attempts) expect(attempt).toMatchObject({ status: 'rejected', reason: { kind: 'unavailable', cause } });
+    storage.failure = undefined;
+    await expect(store.txn([], [put('a')])).rejects.toMatchObject({ kind: 'unavailable', cause });
+    await expect(store.get('a')).rejects.toMatchObject({ kind: 'unavailable', cause });
+    expect(clock.pendingTimers).toBe(0);
+    await store.close();
+  });
+
+  it('renews a lease only until its time, also when its timer is late', async () => {
+    class LateClock extends ManualClock {
+      override setTimer() {
+        return { cancel: (): void => undefined };
+      }
+    }
+    const clock = new LateClock();
+    const store = createEngineStore({ storage: new MemoryStorage(10), clock, historyLimit: 10 });
+    const lease = await store.grantLease(1_000);
+    await store.txn([], [{ ...put('a'), lease }]);
+    await clock.advance(1_000);
+    await expect(store.keepAlive(lease)).rejects.toMatchObject({ kind: 'notFound' });
+    await store.txn([], [put('b')]);
+    expect(await store.get('a')).toBeUndefined();
+  });
+
+  it.each([0, -1, 1.5, Number.NaN])('refuses a history limit of %d', (historyLimit) => {
+    const options = { storage: new MemoryStorage(10), clock: new ManualClock(), historyLimit };
+    expect(() => createEngineStore(options)).toThrow(/history limit/u);
+  });
+});

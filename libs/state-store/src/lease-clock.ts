@@ -1,0 +1,69 @@
+import type { Clock, Timer } from '@cloudless/base';
+import type { LeaseId } from './state-store.js';
+
+/** Timers of most platforms end at 2^31 ms; a longer wait is made of several. */
+const MAX_TIMER_MS = 24 * 60 * 60 * 1_000;
+
+interface Running {
+  readonly ttlMs: number;
+  deadline: number;
+  timer: Timer;
+}
+
+/** When which lease ends. In memory only: renewals are not written, so after a restart each lease starts with its full time. */
+export class LeaseClock {
+  private readonly running = new Map<LeaseId, Running>();
+
+  /** @param onExpired - Called once for each lease that ends by itself. */
+  constructor(
+    private readonly clock: Clock,
+    private readonly onExpired: (lease: LeaseId) => void,
+  ) {}
+
+  /** Starts or restarts a lease with its full time. */
+  start(lease: LeaseId, ttlMs: number): void {
+    this.stop(lease);
+    this.running.set(lease, { ttlMs, deadline: this.clock.now() + ttlMs, timer: this.setTimer(lease, ttlMs) });
+  }
+
+  /** Renews from now. @returns False when the lease does not exist or has ended, be it that its timer is late. */
+  renew(lease: LeaseId): boolean {
+    const running = this.running.get(lease);
+    if (running === undefined) return false;
+    if (this.clock.now() >= running.deadline) {
+      this.expire(lease);
+      return false;
+    }
+    running.deadline = this.clock.now() + running.ttlMs;
+    return true;
+  }
+
+  /** Forgets a lease. */
+  stop(lease: LeaseId): void {
+    this.running.get(lease)?.timer.cancel();
+    this.running.delete(lease);
+  }
+
+  /** Forgets all. */
+  stopAll(): void {
+    for (const lease of [...this.running.keys()]) this.stop(lease);
+  }
+
+  private setTimer(lease: LeaseId, delayMs: number): Timer {
+    return this.clock.setTimer(Math.min(delayMs, MAX_TIMER_MS), () => this.onTimer(lease));
+  }
+
+  /** A renewal only moves the deadline; the timer finds out here. */
+  private onTimer(lease: LeaseId): void {
+    const running = this.running.get(lease);
+    if (running === undefined) return;
+    const remainingMs = running.deadline - this.clock.now();
+    if (remainingMs <= 0) this.expire(lease);
+    else running.timer = this.setTimer(lease, remainingMs);
+  }
+
+  private expire(lease: LeaseId): void {
+    this.stop(lease);
+    this.onExpired(lease);
+  }
+}

@@ -1,0 +1,104 @@
+import { HistoryWindow } from './history-window.js';
+import { SortedEntries } from './sorted-entries.js';
+import type { LeaseId, Revision } from './state-store.js';
+import type { LoggedTransaction, Storage, StorageReader, StorageWriter, StoredEntry, StoreHead } from './storage.js';
+import { compareKeys } from './utf8.js';
+
+interface Lease {
+  readonly ttlMs: number;
+  readonly keys: Set<string>;
+}
+
+/** The storage of the engine in memory. What a write does is visible at once; it cannot fail. */
+export class MemoryStorage implements Storage, StorageReader, StorageWriter {
+  private readonly entries = new SortedEntries();
+  private readonly leasesById = new Map<LeaseId, Lease>();
+  private readonly window: HistoryWindow;
+  private log: LoggedTransaction[] = [];
+  private counters: StoreHead = { revision: 0n, compactedRevision: 0n, leaseCount: 0 };
+
+  constructor(historyLimit: number) {
+    this.window = new HistoryWindow(historyLimit);
+  }
+
+  read<T>(view: (reader: StorageReader) => T): T {
+    return view(this);
+  }
+
+  async write<T>(action: (writer: StorageWriter) => T): Promise<T> {
+    return action(this);
+  }
+
+  *leases(): Iterable<readonly [LeaseId, number]> {
+    for (const [lease, { ttlMs }] of this.leasesById) yield [lease, ttlMs];
+  }
+
+  async close(): Promise<void> {
+    this.log = [];
+  }
+
+  head(): StoreHead {
+    return this.counters;
+  }
+
+  get(key: string): StoredEntry | undefined {
+    return copyOf(this.entries.get(key));
+  }
+
+  *scan(prefix: string, after: string | undefined): Iterable<StoredEntry> {
+    for (const entry of this.entries.scan(prefix, after)) yield copyOf(entry);
+  }
+
+  /** Every revision since the compacted one is in the log, so that positions follow from revisions. */
+  *history(after: Revision): Iterable<LoggedTransaction> {
+    const from = Math.max(0, Number(after - this.counters.compactedRevision));
+    for (let index = from; index < this.log.length; index += 1) {
+      const transaction = this.log[index];
+      if (transaction !== undefined) yield transaction;
+    }
+  }
+
+  put(entry: StoredEntry, before: StoredEntry | undefined): void {
+    this.detach(before);
+    if (entry.lease !== undefined) this.leasesById.get(entry.lease)?.keys.add(entry.key);
+    this.entries.put(entry);
+  }
+
+  delete(before: StoredEntry): void {
+    this.detach(before);
+    this.entries.delete(before.key);
+  }
+
+  hasLease(lease: LeaseId): boolean {
+    return this.leasesById.has(lease);
+  }
+
+  putLease(lease: LeaseId, ttlMs: number): void {
+    this.leasesById.set(lease, { ttlMs, keys: new Set() });
+  }
+
+  deleteLease(lease: LeaseId): void {
+    this.leasesById.delete(lease);
+  }
+
+  leasedKeys(lease: LeaseId): readonly string[] {
+    return [...(this.leasesById.get(lease)?.keys ?? [])].sort(compareKeys);
+  }
+
+  finish(transactions: readonly LoggedTransaction[], counters: Omit<StoreHead, 'compactedRevision'>): void {
+    const added = transactions.map(({ revision, changes }) => ({ first: revision, last: revision, changes: changes.length }));
+    const dropped = this.window.surplusWith(added);
+    this.window.advance(added, dropped);
+    for (const transaction of transactions) this.log.push(transaction);
+    if (dropped.length > 0) this.log = this.log.slice(dropped.length);
+    this.counters = { ...counters, compactedRevision: dropped.at(-1)?.last ?? this.counters.compactedRevision };
+  }
+
+  private detach(before: StoredEntry | undefined): void {
+    if (before?.lease !== undefined) this.leasesById.get(before.lease)?.keys.delete(before.key);
+  }
+}
+
+function copyOf<Entry extends StoredEntry | undefined>(entry: Entry): Entry {
+  return entry === undefined ? entry : { ...entry, value: new Uint8Array(entry.value) };
+}

@@ -1,0 +1,39 @@
+/**
+ * Compares two keys by the bytes of their UTF-8 form, which is the order of code points; the order of JavaScript's `<` (UTF-16
+ * code units) differs where a surrogate pair meets U+E000..U+FFFF.
+ * @returns Negative when `a` comes first, 0 when equal, positive when `b` comes first.
+ * @see RFC 3629, section 1: "byte-value lexicographic sorting order of UTF-8 strings is the same as if ordered by character numbers"
+ */
+export function compareKeys(a: string, b: string): number {
+  if (a === b) return 0;
+  const shorter = Math.min(a.length, b.length);
+  for (let index = 0; index < shorter; index += 1) {
+    const left = a.charCodeAt(index);
+    const right = b.charCodeAt(index);
+    if (left !== right) return rank(left) - rank(right);
+  }
+  return a.length - b.length;
+}
+
+/** Surrogates stand for code points above U+FFFF, so they come after every other unit. */
+function rank(unit: number): number {
+  return unit >= 0xd800 && unit <= 0xdfff ? unit + 0x1_0000 : unit;
+}
+
+/** Length of `text` in UTF-8, in bytes; undefined when it holds a lone surrogate and so has no UTF-8 form. */
+export function utf8ByteLength(text: string): number | undefined {
+  let bytes = text.length;
+  for (let index = 0; index < text.length; index += 1) {
+    const unit = text.charCodeAt(index);
+    if (unit < 0x80) continue;
+    if (unit < 0x800) bytes += 1;
+    else if (unit < 0xd800 || unit > 0xdfff) bytes += 2;
+    else {
+      const next = text.charCodeAt(index + 1); // NaN past the end
+      if (unit > 0xdbff || !(next >= 0xdc00 && next <= 0xdfff)) return undefined;
+      bytes += 2; // two units became four bytes
+      index += 1;
+    }
+  }
+  return bytes;
+}

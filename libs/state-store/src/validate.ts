@@ -1,0 +1,84 @@
+import { CloudlessError } from '@cloudless/base';
+import {
+  MAX_KEY_BYTES,
+  MAX_TXN_BYTES,
+  MAX_TXN_OPERATIONS,
+  type Compare,
+  type Operation,
+  type RangeRequest,
+} from './state-store.js';
+import { utf8ByteLength } from './utf8.js';
+
+/** Entries of a page when the request does not say. */
+export const DEFAULT_RANGE_LIMIT = 1_000;
+
+/** The key an operation writes. */
+export function keyOf(operation: Operation): string {
+  return 'put' in operation ? operation.put : operation.delete;
+}
+
+/**
+ * Checks the limits of a transaction.
+ * @returns Bytes of all its keys and values.
+ * @throws kind `invalid`, naming the limit and the key.
+ */
+export function checkTransaction(compares: readonly Compare[], operations: readonly Operation[]): number {
+  if (compares.length > MAX_TXN_OPERATIONS) refuse(`${compares.length} compares in a transaction, at most ${MAX_TXN_OPERATIONS}`);
+  if (operations.length > MAX_TXN_OPERATIONS)
+    refuse(`${operations.length} operations in a transaction, at most ${MAX_TXN_OPERATIONS}`);
+  let bytes = 0;
+  for (const { key } of compares) bytes += checkKey(key);
+  for (const operation of operations) {
+    bytes += checkKey(keyOf(operation));
+    if ('put' in operation) bytes += operation.value.byteLength;
+  }
+  if (bytes > MAX_TXN_BYTES) refuse(`${bytes} bytes of keys and values in a transaction, at most ${MAX_TXN_BYTES}`);
+  if (operations.length > 1) checkWrittenOnce(operations);
+  return bytes;
+}
+
+/** @throws kind `invalid` for a limit that is no positive whole number, or text that is no UTF-8. */
+export function checkRange(request: RangeRequest): void {
+  checkPrefix(request.prefix);
+  if (request.after !== undefined && utf8ByteLength(request.after) === undefined) refuse('"after" holds a lone surrogate');
+  const { limit = DEFAULT_RANGE_LIMIT } = request;
+  if (!Number.isInteger(limit) || limit < 1) refuse(`limit ${limit} is not a whole number of 1 or more`);
+}
+
+/** Any UTF-8 text is a prefix, the empty one too. @throws kind `invalid`. */
+export function checkPrefix(prefix: string): void {
+  if (utf8ByteLength(prefix) === undefined) refuse('prefix holds a lone surrogate');
+}
+
+/** @returns The key's length in bytes. @throws kind `invalid`. */
+export function checkKey(key: string): number {
+  const bytes = utf8ByteLength(key);
+  if (bytes === undefined) refuse(`key ${JSON.stringify(key)} holds a lone surrogate`);
+  if (bytes === 0) refuse('a key is empty');
+  if (bytes > MAX_KEY_BYTES) refuse(`key ${JSON.stringify(`${key.slice(0, 40)}…`)} has ${bytes} bytes, at most ${MAX_KEY_BYTES}`);
+  return bytes;
+}
+
+/** @throws kind `invalid`. */
+export function checkTtl(ttlMs: number): void {
+  if (!Number.isFinite(ttlMs) || ttlMs < 1) refuse(`ttl ${ttlMs} ms is not 1 or more`);
+}
+
+/** @throws kind `invalid`. */
+export function checkHistoryLimit(historyLimit: number): void {
+  if (!Number.isInteger(historyLimit) || historyLimit < 1)
+    refuse(`history limit ${historyLimit} is not a whole number of 1 or more`);
+}
+
+function checkWrittenOnce(operations: readonly Operation[]): void {
+  const written = new Set<string>();
+  for (const operation of operations) {
+    const key = keyOf(operation);
+    if (written.has(key)) refuse(`key ${JSON.stringify(key)} is written twice in a transaction`);
+    written.add(key);
+  }
+}
+
+function refuse(message: string): never {
+  throw new CloudlessError('invalid', message);
+}

@@ -1,0 +1,95 @@
+import type { StopSignal } from '@cloudless/base';
+import type { Change, ChangeBatch, Revision } from './state-store.js';
+import type { WatchHub } from './watch-hub.js';
+
+/** What one watch asks for. */
+export interface WatchRequest {
+  readonly prefix: string;
+  readonly after: Revision;
+  readonly signal?: StopSignal;
+}
+
+const DONE: IteratorResult<ChangeBatch, undefined> = { done: true, value: undefined };
+
+/** One reader of a watch. Holds its position and at most one read of transactions. */
+export class Watcher implements AsyncIterator<ChangeBatch, undefined> {
+  private position: Revision;
+  private ready: readonly ChangeBatch[] = [];
+  private readyIndex = 0;
+  private started = false;
+  private returned = false;
+  private wake: (() => void) | undefined;
+  private last: Promise<unknown> = Promise.resolve();
+
+  constructor(
+    private readonly hub: WatchHub,
+    private readonly request: WatchRequest,
+  ) {
+    this.position = request.after;
+  }
+
+  /** Calls made before the last one has settled are answered in order. */
+  next(): Promise<IteratorResult<ChangeBatch, undefined>> {
+    const result = this.last.then(() => this.step());
+    this.last = result.catch(() => {
+      this.returned = true; // as a generator: after an error there is nothing more
+    });
+    return result;
+  }
+
+  /** Ends it, also while a call of {@link Watcher.next} waits. */
+  return(): Promise<IteratorResult<ChangeBatch, undefined>> {
+    this.returned = true;
+    this.wake?.();
+    return Promise.resolve(DONE);
+  }
+
+  private async step(): Promise<IteratorResult<ChangeBatch, undefined>> {
+    while (!this.isOver()) {
+      const value = this.ready[this.readyIndex];
+      if (value !== undefined) {
+        this.readyIndex += 1;
+        return { done: false, value };
+      }
+      if (!this.read()) await this.sleep();
+    }
+    return DONE;
+  }
+
+  private isOver(): boolean {
+    return this.returned || this.request.signal?.aborted === true || this.hub.hasEnded();
+  }
+
+  /** Reads on from the position. @returns Whether there was anything, of whatever prefix. */
+  private read(): boolean {
+    if (!this.started) this.hub.checkStart(this.position);
+    this.started = true;
+    const batches = this.hub.readAfter(this.position);
+    this.ready = batches.map((batch) => onlyUnder(this.request.prefix, batch)).filter(({ changes }) => changes.length > 0);
+    this.readyIndex = 0;
+    this.position = batches.at(-1)?.revision ?? this.position;
+    return batches.length > 0;
+  }
+
+  private async sleep(): Promise<void> {
+    const { signal } = this.request;
+    await new Promise<void>((resolve) => {
+      this.wake = resolve;
+      this.hub.onNext(resolve);
+      signal?.addEventListener('abort', resolve, { once: true });
+    });
+    if (this.wake === undefined) return;
+    this.hub.offNext(this.wake);
+    signal?.removeEventListener('abort', this.wake);
+    this.wake = undefined;
+  }
+}
+
+function onlyUnder(prefix: string, batch: ChangeBatch): ChangeBatch {
+  if (prefix === '') return batch;
+  return { revision: batch.revision, changes: batch.changes.filter((change) => keyOfChange(change).startsWith(prefix)) };
+}
+
+function keyOfChange(change: Change): string {
+  return change.kind === 'put' ? change.entry.key : change.key;
+}
