@@ -16,6 +16,7 @@ const layers = {
     siblings: ['core', 'port', 'api', 'base', 'adapter'],
     packages: ['@bufbuild/protobuf', '@connectrpc/connect', '@connectrpc/connect-node', 'lmdb', 'winston', 'prom-client'],
   },
+  sim: { siblings: ['base', 'core', 'port', 'api', 'state', 'logic', 'adapter'], packages: ['@bufbuild/protobuf', '@connectrpc/connect', 'fast-check'] },
   app: { siblings: ['base', 'core', 'port', 'api', 'state', 'logic', 'adapter'] },
 };
 

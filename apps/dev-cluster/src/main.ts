@@ -1,1 +1,117 @@
-export {};
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { errorFields, errorMessageOf } from '@cloudless/base';
+import { Command, CommanderError, InvalidArgumentError } from 'commander';
+import pc from 'picocolors';
+import { runDemo } from './demo.js';
+import { startDevCluster, type DevCluster } from './dev-cluster.js';
+import { CommandLine } from './run-command.js';
+
+const EXIT_USAGE = 2;
+
+interface Flags {
+  readonly port: number;
+  readonly opsPort: number;
+  readonly agentPort: number;
+  readonly workloadPort: number;
+  readonly agents: number;
+  readonly dataDir?: string;
+  readonly example?: string;
+  readonly demo?: true;
+  readonly verbose?: true;
+}
+
+const write = (text: string): void => void process.stdout.write(text);
+
+async function main(argv: readonly string[]): Promise<number> {
+  const command = new Command('dev-cluster')
+    .description('One coordinator and several agents on this machine, in plaintext on loopback.')
+    .option('--port <number>', 'port of the API', wholeNumber, 8080)
+    .option('--ops-port <number>', 'port of /health, /ready and /metrics', wholeNumber, 8081)
+    .option('--agent-port <number>', "port of the first agent's own service; the others follow", wholeNumber, 9092)
+    .option('--workload-port <number>', 'first port that is handed to workloads', wholeNumber, 20_000)
+    .option('--agents <number>', 'how many agents', wholeNumber, 3)
+    .option('--data-dir <path>', 'keep the data there; the default is a temporary directory that goes with the cluster')
+    .option('--example <file>', 'a manifest to apply once the cluster is up')
+    .option('--demo', 'show the life of the example, step by step, and end')
+    .option('--verbose', 'print what the programs log')
+    .exitOverride();
+  try {
+    command.parse(argv as string[]);
+  } catch (reason) {
+    if (reason instanceof CommanderError) return reason.exitCode === 0 ? 0 : EXIT_USAGE;
+    throw reason;
+  }
+  const flags = command.opts<Flags>();
+  const interrupted = new Promise<string>((resolve) => {
+    for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, () => resolve(signal));
+  });
+  const dataDir = flags.dataDir ?? (await mkdtemp(join(tmpdir(), 'cloudless-')));
+  let cluster: DevCluster | undefined;
+  try {
+    write('Starting one coordinator and ' + `${flags.agents} agents …\n`);
+    cluster = await startDevCluster({
+      ...flags,
+      dataDir,
+      onLine: (name, line) => (flags.verbose === true ? write(`${pc.dim(name)} ${line}\n`) : undefined),
+    });
+    describeCluster(cluster);
+    return await Promise.race([show(cluster, flags, interrupted), cluster.failed, interrupted.then(() => 130)]);
+  } catch (reason) {
+    process.stderr.write(`${pc.red('dev-cluster:')} ${errorMessageOf(reason)}\n`);
+    for (const cause of errorFields(reason).causes ?? []) process.stderr.write(`  ${cause}\n`);
+    return 1;
+  } finally {
+    if (cluster !== undefined) {
+      write('\nStopping workloads, agents and the coordinator …\n');
+      await cluster.stop();
+    }
+    if (flags.dataDir === undefined) await rm(dataDir, { recursive: true, force: true });
+  }
+}
+
+async function show(cluster: DevCluster, flags: Flags, interrupted: Promise<string>): Promise<number> {
+  const commands = new CommandLine(cluster.url, write);
+  if (flags.example !== undefined) {
+    await commands.run('apply', '-f', flags.example, '--wait');
+    await commands.run('workload', 'get', '-o', 'wide');
+  }
+  if (flags.demo === true) {
+    await runDemo({ url: cluster.url, commands, write });
+    write(`\n${pc.green('Demo finished: every step did what it should.')}\n`);
+    return 0;
+  }
+  write(HINTS(cluster));
+  await interrupted;
+  return 0;
+}
+
+function describeCluster({ url, opsUrl, agents }: DevCluster): void {
+  write(`\n${pc.bold('Cluster is up')}, in plaintext and for this machine only.\n`);
+  write(`  API      ${url}   (Connect, gRPC, gRPC-Web)\n  Health   ${opsUrl}/health\n`);
+  for (const { name, zone, address } of agents) write(`  ${name}  ${zone}  ${address}\n`);
+}
+
+const HINTS = ({ url }: DevCluster): string => `
+${pc.bold('Try, in another terminal:')}
+  npx cloudlessctl workload get
+  npx cloudlessctl workload describe hello
+  npx cloudlessctl scale hello 5 --wait
+  npx cloudlessctl workload update hello --env GREETING='version two' --wait
+  npx cloudlessctl logs -f hello
+  npx cloudlessctl exec hello -- node -p process.env.PORT
+  npx cloudlessctl explain hello
+  npx cloudlessctl events --watch
+  curl -s ${url}/cloudless.api.CoordinatorService/GetWorkload -H 'content-type: application/json' -d '{"name":"hello"}'
+${url === 'http://127.0.0.1:8080' ? '' : `  (cloudlessctl finds this cluster with --server ${url})\n`}
+${pc.bold('Ctrl-C')} stops everything.
+`;
+
+function wholeNumber(text: string): number {
+  const value = Number(text);
+  if (!/^\d+$/.test(text) || value > 65_535) throw new InvalidArgumentError('It must be a whole number from 0 to 65535.');
+  return value;
+}
+
+process.exitCode = await main(process.argv);

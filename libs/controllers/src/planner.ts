@@ -71,6 +71,7 @@ export class Planner {
         }),
       ),
       newVersion,
+      generation: current?.generation ?? 0n,
       placements: placements.slice(0, MAX_SHOWN).map((nodeId) => create(PlannedPlacementSchema, { ...nodeId })),
       unplaced,
       unplacedReason: unplaced === 0 ? '' : describeReasons(reasons),

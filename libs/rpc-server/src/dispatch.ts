@@ -19,6 +19,7 @@ export interface DispatchSettings {
   readonly clock: Clock;
   readonly log: Log;
   readonly bodyTimeoutMs: number;
+  readonly maxHeaderBytes: number;
   readonly allowedOrigins: readonly string[];
 }
 
@@ -35,7 +36,9 @@ export function createDispatch(settings: DispatchSettings): Dispatch {
     const contextValues = createContextValues().set(connectionKey, connection);
     try {
       const universal = universalRequestFromNodeRequest(request, response, undefined, contextValues);
-      const result = await withInputErrors(handler)(universal);
+      // Connect stops reading when it refuses a message. That must not destroy the request: in HTTP/1.1 it would wedge the connection.
+      const body = { [Symbol.asyncIterator]: () => request.iterator({ destroyOnReturn: false }) };
+      const result = await withInputErrors(handler)({ ...universal, body });
       await universalResponseToNodeResponse(withText(result, handler), response);
     } catch (reason) {
       // Whoever could be told has gone: the answer could not be written. Handlers' own faults never come here.
@@ -48,10 +51,14 @@ export function createDispatch(settings: DispatchSettings): Dispatch {
   return (connection, request, response) => {
     request.on('error', ignore);
     response.on('error', ignore);
+    if (headerBytes(request) > settings.maxHeaderBytes) {
+      answer(response, 431, 'resource_exhausted', `the head of the request is larger than ${settings.maxHeaderBytes} bytes`);
+      return;
+    }
     const decision = guardRequest(request, settings.allowedOrigins);
     if (decision.kind === 'refuse') {
       log.warn('request refused', { connectionId: connection?.id, reason: decision.reason });
-      answer(response, 403, Code.PermissionDenied, decision.reason);
+      answer(response, 403, 'permission_denied', decision.reason);
       return;
     }
     for (const [name, value] of Object.entries(decision.headers)) response.setHeader(name, value);
@@ -59,7 +66,7 @@ export function createDispatch(settings: DispatchSettings): Dispatch {
     const handler = byPath.get(path);
     if (decision.kind === 'preflight') response.writeHead(204).end();
     else if (handler !== undefined) void serve(handler, connection, request, response);
-    else answer(response, 404, Code.Unimplemented, 'no RPC at this path; paths look like /cloudless.api.CoordinatorService/ListWorkloads');
+    else answer(response, 404, 'unimplemented', 'no RPC at this path; paths look like /cloudless.api.CoordinatorService/ListWorkloads');
   };
 }
 
@@ -88,11 +95,10 @@ function limitUpload(
   if (!clientStreams) startTimer();
   const answered = 'stream' in request ? request.stream : response;
   answered.once('finish', () => {
-    if (request.complete) return;
+    if (request.readableEnded) return;
     // Drops the rest: a client that is cut while it sends may never read its answer.
-    const upload = 'stream' in request && request.destroyed ? request.stream : request;
-    upload.removeAllListeners('data').removeAllListeners('readable').on('data', ignore);
-    upload.resume();
+    request.removeAllListeners('readable').on('data', ignore);
+    request.resume();
     if (clientStreams) startTimer();
   });
 }
@@ -105,7 +111,7 @@ function withText(response: UniversalServerResponse, handler: UniversalHandler):
   const header = new Headers(response.header);
   header.set('Content-Type', 'application/json');
   if (response.status === 405) header.set('Allow', handler.allowedMethods.filter((name, i, all) => all.indexOf(name) === i).join(', '));
-  return { ...response, header, body: once(errorJson(Code.Unimplemented, help)) };
+  return { ...response, header, body: once(errorJson('unimplemented', help)) };
 }
 
 const HELP: Readonly<Record<number, string>> = {
@@ -118,13 +124,24 @@ async function* once(text: string): AsyncIterable<Uint8Array> {
   yield Buffer.from(text);
 }
 
+/** The codes of refusals that never reach Connect. */
+type RefusalCode = 'permission_denied' | 'resource_exhausted' | 'unimplemented';
+
 /** An error as Connect clients read it, and as people do in a terminal. */
-function errorJson(code: Code, message: string): string {
-  return JSON.stringify({ code: code === Code.PermissionDenied ? 'permission_denied' : 'unimplemented', message });
+function errorJson(code: RefusalCode, message: string): string {
+  return JSON.stringify({ code, message });
 }
 
-function answer(response: AnyResponse, status: number, code: Code.PermissionDenied | Code.Unimplemented, message: string): void {
+function answer(response: AnyResponse, status: number, code: RefusalCode, message: string): void {
   const body = errorJson(code, message);
   response.writeHead(status, { 'Content-Type': 'application/json', 'Content-Length': Buffer.byteLength(body) });
   response.end(body);
 }
+
+/** Size of a head as HTTP/2 counts it (RFC 9113, section 6.5.2). Node only announces its limit there, and enforces it in HTTP/1.1 alone. */
+function headerBytes(request: AnyRequest): number {
+  return request.rawHeaders.reduce((sum, text) => sum + text.length + FIELD_OVERHEAD_BYTES / 2, 0);
+}
+
+/** 32 for each field: half for its name, half for its value. */
+const FIELD_OVERHEAD_BYTES = 32;

@@ -1,4 +1,111 @@
-import type { UniversalHandler } from '@connectrpc/connect/protocol';
-export function withInputErrors(handler: UniversalHandler): UniversalHandler {
-  return handler;
+import { Code } from '@connectrpc/connect';
+import type { UniversalHandler, UniversalHandlerFn, UniversalServerResponse } from '@connectrpc/connect/protocol';
+
+/**
+ * Connect answers a message that is not valid protobuf with INTERNAL, as if the server were at fault, and does not say which message it was;
+ * nothing sees that error on its way but the response. So it is put right there: INVALID_ARGUMENT, naming the type.
+ * Malformed JSON needs none of this: Connect says INVALID_ARGUMENT, and names field or key.
+ */
+export function withInputErrors(handler: UniversalHandler): UniversalHandlerFn {
+  const repair = (message: string): string | undefined =>
+    message.startsWith(CONNECT_PREFIX)
+      ? `not a valid ${handler.method.input.typeName} in the binary format: ${message.slice(CONNECT_PREFIX.length)}`
+      : undefined;
+  return async (request) => {
+    const response = await handler(request);
+    const type = response.header?.get('Content-Type') ?? '';
+    if (response.body === undefined) return response;
+    if (type.startsWith('application/grpc-web')) return { ...response, body: mapChunks(response.body, (chunk) => repairGrpcWebEnd(chunk, repair)) };
+    if (type.startsWith('application/grpc')) return { ...response, body: thenRepairTrailer(response, response.body, repair) };
+    if (type.startsWith('application/connect+')) return { ...response, body: mapChunks(response.body, (chunk) => repairConnectEnd(chunk, repair)) };
+    return response.status === 500 ? repairConnectUnary(response, response.body, repair) : response;
+  };
+}
+
+/** How `@connectrpc/connect` begins the message about a binary message it cannot parse (`protocol/serialization.js`). */
+const CONNECT_PREFIX = 'parse binary: ';
+
+/** The better message, or undefined when the error is another one. */
+type Repair = (message: string) => string | undefined;
+
+/** Flags of an envelope: in Connect it ends the stream, in gRPC-Web it holds the trailer. Compressed ones are left as they are. */
+const CONNECT_END = 0b10;
+const GRPC_WEB_TRAILER = 0b1000_0000;
+const ENVELOPE_HEAD_BYTES = 5;
+
+/** gRPC: the status is in trailers, set by the time the body has ended. */
+async function* thenRepairTrailer(response: UniversalServerResponse, body: AsyncIterable<Uint8Array>, repair: Repair): AsyncIterable<Uint8Array> {
+  yield* body;
+  const { trailer } = response;
+  if (trailer?.get('grpc-status') !== String(Code.Internal)) return;
+  const message = repair(decodeURIComponent(trailer.get('grpc-message') ?? ''));
+  if (message === undefined) return;
+  trailer.set('grpc-status', String(Code.InvalidArgument));
+  trailer.set('grpc-message', encodeURIComponent(message));
+}
+
+async function* mapChunks(body: AsyncIterable<Uint8Array>, map: (chunk: Uint8Array) => Uint8Array): AsyncIterable<Uint8Array> {
+  for await (const chunk of body) yield map(chunk);
+}
+
+function repairGrpcWebEnd(chunk: Uint8Array, repair: Repair): Uint8Array {
+  if (chunk[0] !== GRPC_WEB_TRAILER) return chunk;
+  const fields = new Headers(
+    text(chunk)
+      .split('\r\n')
+      .filter((line) => line.includes(':'))
+      .map((line): [string, string] => [line.slice(0, line.indexOf(':')), line.slice(line.indexOf(':') + 1).trim()]),
+  );
+  if (fields.get('grpc-status') !== String(Code.Internal)) return chunk;
+  const message = repair(decodeURIComponent(fields.get('grpc-message') ?? ''));
+  if (message === undefined) return chunk;
+  fields.set('grpc-status', String(Code.InvalidArgument));
+  fields.set('grpc-message', encodeURIComponent(message));
+  return envelope(GRPC_WEB_TRAILER, [...fields].map(([name, value]) => `${name}: ${value}\r\n`).join(''));
+}
+
+function repairConnectEnd(chunk: Uint8Array, repair: Repair): Uint8Array {
+  if (chunk[0] !== CONNECT_END) return chunk;
+  const end = JSON.parse(text(chunk)) as { readonly error?: ConnectErrorJson };
+  const error = end.error === undefined ? undefined : repairJson(end.error, repair);
+  return error === undefined ? chunk : envelope(CONNECT_END, JSON.stringify({ ...end, error }));
+}
+
+async function repairConnectUnary(response: UniversalServerResponse, body: AsyncIterable<Uint8Array>, repair: Repair): Promise<UniversalServerResponse> {
+  if (response.header?.has('Content-Encoding')) return response;
+  const chunks: Uint8Array[] = [];
+  for await (const chunk of body) chunks.push(chunk);
+  const whole = Buffer.concat(chunks);
+  const error = repairJson(JSON.parse(whole.toString()) as ConnectErrorJson, repair);
+  if (error === undefined) return { ...response, body: iterableOf(whole) };
+  const bytes = Buffer.from(JSON.stringify(error));
+  const header = new Headers(response.header);
+  header.set('Content-Length', String(bytes.byteLength));
+  return { ...response, status: 400, header, body: iterableOf(bytes) };
+}
+
+interface ConnectErrorJson {
+  readonly code?: string;
+  readonly message?: string;
+}
+
+function repairJson(error: ConnectErrorJson, repair: Repair): ConnectErrorJson | undefined {
+  const message = error.code === 'internal' ? repair(error.message ?? '') : undefined;
+  return message === undefined ? undefined : { ...error, code: 'invalid_argument', message };
+}
+
+function text(chunk: Uint8Array): string {
+  return Buffer.from(chunk.subarray(ENVELOPE_HEAD_BYTES)).toString();
+}
+
+function envelope(flags: number, content: string): Uint8Array {
+  const data = Buffer.from(content);
+  const head = Buffer.alloc(ENVELOPE_HEAD_BYTES);
+  head.writeUInt8(flags, 0);
+  head.writeUInt32BE(data.byteLength, 1);
+  return Buffer.concat([head, data]);
+}
+
+async function* iterableOf(bytes: Uint8Array): AsyncIterable<Uint8Array> {
+  yield bytes;
 }

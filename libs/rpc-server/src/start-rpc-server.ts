@@ -52,6 +52,7 @@ class PlaintextServer implements RpcServer {
       clock: options.clock,
       log,
       bodyTimeoutMs: limits.bodyTimeoutMs,
+      maxHeaderBytes: limits.maxHeaderBytes,
       allowedOrigins: options.allowedOrigins ?? [],
     });
     this.http1 = http.createServer({ maxHeaderSize: limits.maxHeaderBytes, keepAliveTimeout: limits.idleTimeoutMs });

@@ -439,8 +439,16 @@ describe('the supervisor', () => {
   });
 });
 
-/** Open descriptors and handles of this process; requests in flight are the test runner's. */
-function held(): { readonly descriptors: number; readonly handles: readonly string[] } {
+/** What this process holds: descriptors, file watches (they share one descriptor), handles. Requests in flight are the test runner's. */
+function held(): { readonly descriptors: number; readonly watches: number; readonly handles: readonly string[] } {
+  const descriptors = readdirSync('/proc/self/fd');
+  const watches = descriptors.flatMap((fd) => {
+    try {
+      return readFileSync(`/proc/self/fdinfo/${fd}`, 'latin1').match(/^inotify wd:/gm) ?? [];
+    } catch {
+      return []; // the one that listed the folder
+    }
+  }).length;
   const handles = process.getActiveResourcesInfo().filter((kind) => !['FSReqCallback', 'Immediate', 'Timeout'].includes(kind));
-  return { descriptors: readdirSync('/proc/self/fd').length, handles: handles.sort() };
+  return { descriptors: descriptors.length, watches, handles: handles.sort() };
 }

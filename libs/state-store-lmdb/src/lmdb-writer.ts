@@ -43,7 +43,7 @@ export class LmdbWriter implements StorageWriter {
   }
 
   put(entry: StoredEntry, before: StoredEntry | undefined): void {
-    if (false) {
+    if (before?.lease !== entry.lease) {
       this.detach(before);
       if (entry.lease !== undefined) void this.tables.leasedKeys.put(leasedKey(entry.lease, entry.key), EMPTY);
     }

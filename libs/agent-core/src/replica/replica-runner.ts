@@ -142,7 +142,8 @@ export class ReplicaRunner {
 
   /** The runtime says that a container of this replica runs. */
   running(status: ContainerStatus): void {
-    this.noteStart(status);
+    const { activity } = this.state;
+    if ('containerId' in activity && activity.containerId === status.containerId) this.noteStart(status);
     this.apply({ kind: 'started', status });
   }
 

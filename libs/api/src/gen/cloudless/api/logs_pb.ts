@@ -186,7 +186,7 @@ export type ExecCommandRequest = Message<"cloudless.api.ExecCommandRequest"> & {
   command: string[];
 
   /**
-   * Default 30 s; the command and its children are killed then.
+   * Default 30 s; the command and its children are killed then, and the call fails with DEADLINE_EXCEEDED.
    *
    * @generated from field: google.protobuf.Duration timeout = 6;
    */

@@ -1589,6 +1589,8 @@ export type WorkloadStatus = Message<"cloudless.api.WorkloadStatus"> & {
   updatedReplicas: number;
 
   /**
+   * Replicas of `version` that ran to completion.
+   *
    * @generated from field: int32 succeeded_replicas = 8;
    */
   succeededReplicas: number;

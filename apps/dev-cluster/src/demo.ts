@@ -1,0 +1,61 @@
+import { createAgentClient, createCoordinatorClient, type ReplicaStatus, type Workload } from '@cloudless/api';
+import { CloudlessError, sleep } from '@cloudless/base';
+import { systemClock } from '@cloudless/system';
+import { createGrpcTransport } from '@connectrpc/connect-node';
+import pc from 'picocolors';
+import type { CommandLine } from './run-command.js';
+
+/** What a demonstration runs against. */
+export interface DemoOptions {
+  readonly url: string;
+  readonly commands: CommandLine;
+  readonly write: (text: string) => void;
+}
+
+/** A killed replica is back well before this. */
+const RECOVERY_LIMIT_MS = 20_000;
+const NAME = 'hello';
+
+/** Shows the life of a workload step by step. @throws an error that names the step that failed. */
+export async function runDemo({ url, commands, write }: DemoOptions): Promise<void> {
+  const step = async (title: string, action: () => Promise<unknown>): Promise<void> => {
+    write(`\n${pc.cyan(`── ${title}`)}\n`);
+    try {
+      await action();
+    } catch (reason) {
+      throw new CloudlessError('internal', `demo step "${title}" failed`, { cause: reason });
+    }
+  };
+  await step('scale to 5: the replicas are spread over the zones', async () => {
+    await commands.run('workload', 'scale', NAME, '5', '--wait');
+    await commands.run('workload', 'get', NAME, '-o', 'wide');
+  });
+  await step('a rolling update: new replicas are ready before old ones go', () =>
+    commands.run('workload', 'update', NAME, '--env', 'GREETING=version two', '--wait'),
+  );
+  await step('kill -9 one replica: its agent has it back at once', () => killOne(url, write));
+  await step('what the replicas print', () => commands.run('workload', 'logs', NAME, '--tail', '2'));
+  await step('run a command inside a replica', () =>
+    commands.run('workload', 'exec', NAME, '--', 'node', '-p', '`${process.env.GREETING}, port ${process.env.PORT}`'),
+  );
+  await step('what happened', () => commands.run('events', '--limit', '8'));
+  await step('delete', () => commands.run('workload', 'delete', NAME, '--wait'));
+}
+
+async function killOne(url: string, write: (text: string) => void): Promise<void> {
+  const transport = createGrpcTransport({ baseUrl: url });
+  const coordinator = createCoordinatorClient(transport);
+  const read = (): Promise<Workload> => coordinator.getWorkload({ namespace: 'default', name: NAME });
+  const victim = (await read()).status?.replicas.find(({ ready }) => ready);
+  if (victim === undefined) throw new CloudlessError('precondition', 'no replica is ready');
+  const { pid } = await createAgentClient(transport).getContainerStatus({ containerId: victim.containerId });
+  const began = systemClock.now();
+  process.kill(pid, 'SIGKILL');
+  write(`killed process ${pid} of replica ${victim.id} on ${victim.nodeId}\n`);
+  const isBack = (replica: ReplicaStatus): boolean => replica.id === victim.id && replica.ready && replica.restarts > victim.restarts;
+  while (!(await read()).status?.replicas.some(isBack)) {
+    if (systemClock.now() - began > RECOVERY_LIMIT_MS) throw new CloudlessError('deadline', `replica ${victim.id} is not ready again`);
+    await sleep(systemClock, 10);
+  }
+  write(`ready again after ${Math.round(systemClock.now() - began)} ms: same replica, same node, one restart\n`);
+}

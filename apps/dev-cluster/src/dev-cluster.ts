@@ -1,0 +1,88 @@
+import { mkdir } from 'node:fs/promises';
+import { join } from 'node:path';
+import { Child } from './child.js';
+
+/** How a development cluster is laid out. Port 0 lets the system choose. */
+export interface DevClusterOptions {
+  readonly dataDir: string;
+  readonly port: number;
+  readonly opsPort: number;
+  /** Port of the first agent's own service; the others follow. 0 lets the system choose for each. */
+  readonly agentPort: number;
+  readonly agents: number;
+  /** First port that agents hand to workloads; each agent has a thousand. */
+  readonly workloadPort: number;
+  /** Called with each log line of a program. */
+  readonly onLine: (name: string, line: string) => void;
+}
+
+/** A coordinator and its agents, all on this machine. */
+export interface DevCluster {
+  /** Base address of the API. */
+  readonly url: string;
+  readonly opsUrl: string;
+  /** Ids of the nodes and addresses of their agents' own service. */
+  readonly agents: readonly { readonly name: string; readonly zone: string; readonly address: string }[];
+  /** Rejects when one of the programs ends by itself. */
+  readonly failed: Promise<never>;
+  /** Stops workloads, agents and the coordinator, in this order. */
+  stop(): Promise<void>;
+}
+
+const PORTS_PER_AGENT = 1_000;
+/** Workloads are stopped first, with their grace. */
+const AGENT_GRACE_MS = 20_000;
+const COORDINATOR_GRACE_MS = 10_000;
+const ZONES = ['a', 'b', 'c'];
+
+/** Starts one coordinator and its agents, one zone after the other. */
+export async function startDevCluster(options: DevClusterOptions): Promise<DevCluster> {
+  await mkdir(options.dataDir, { recursive: true, mode: 0o700 });
+  const started: Child[] = [];
+  let stopping = false;
+  let fail: (reason: Error) => void = () => undefined;
+  const failed = new Promise<never>((_, reject) => (fail = reject));
+  failed.catch(() => undefined);
+  const start = async (name: string, program: 'coordinator' | 'agent', args: readonly string[]) => {
+    const { child, ready } = await Child.start({
+      name,
+      program,
+      args: [...args, '--data-dir', join(options.dataDir, name), '--log-format', 'json'],
+      logFile: join(options.dataDir, `${name}.log`),
+      readyMessage: `${program} ready`,
+      onLine: (line) => options.onLine(name, line),
+    });
+    started.push(child);
+    void child.exited.then(() => {
+      if (!stopping) fail(new Error(`${name} has ended; its log is ${join(options.dataDir, `${name}.log`)}`));
+    });
+    return ready;
+  };
+  const stop = async (): Promise<void> => {
+    stopping = true;
+    const [coordinator, ...agents] = started;
+    await Promise.all(agents.map((agent) => agent.stop(AGENT_GRACE_MS)));
+    await coordinator?.stop(COORDINATOR_GRACE_MS);
+  };
+  try {
+    const { url, opsUrl } = await start('coordinator', 'coordinator', ['--port', String(options.port), '--ops-port', String(options.opsPort)]);
+    const agents = await Promise.all(
+      Array.from({ length: options.agents }, async (_, index) => {
+        const name = `agent-${index + 1}`;
+        const zone = `zone-${ZONES[index % ZONES.length] ?? 'a'}`;
+        const firstPort = options.workloadPort + index * PORTS_PER_AGENT;
+        const ready = await start(name, 'agent', [
+          ...['--name', name, '--coordinator', String(url), '--region', 'local', '--zone', zone],
+          ...['--listen', `127.0.0.1:${options.agentPort === 0 ? 0 : options.agentPort + index}`],
+          ...['--port-range', `${firstPort}-${firstPort + PORTS_PER_AGENT - 1}`],
+          '--stop-workloads-on-exit',
+        ]);
+        return { name, zone, address: String(ready['listen'] ?? '') };
+      }),
+    );
+    return { url: String(url), opsUrl: String(opsUrl), agents, failed, stop };
+  } catch (reason) {
+    await stop();
+    throw reason;
+  }
+}

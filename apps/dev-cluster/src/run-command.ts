@@ -1,0 +1,36 @@
+import { spawn } from 'node:child_process';
+import pc from 'picocolors';
+import { CloudlessError } from '@cloudless/base';
+import { commandOf } from './child.js';
+
+/** Runs cloudlessctl against the cluster as a user would, showing the command and what it prints. */
+export class CommandLine {
+  constructor(
+    private readonly server: string,
+    private readonly write: (text: string) => void,
+  ) {}
+
+  /** @throws kind `internal` naming the command, when it does not end with 0. */
+  async run(...args: readonly string[]): Promise<string> {
+    const shown = `cloudlessctl ${args.map(quoted).join(' ')}`;
+    this.write(`\n${pc.bold(`$ ${shown}`)}\n`);
+    const [executable = process.execPath, ...before] = commandOf('cloudlessctl');
+    const child = spawn(executable, [...before, '--server', this.server, ...args], { stdio: ['ignore', 'pipe', 'pipe'] });
+    let output = '';
+    child.stdout.setEncoding('utf8').on('data', (text: string) => {
+      output += text;
+      this.write(text);
+    });
+    child.stderr.setEncoding('utf8').on('data', (text: string) => this.write(text));
+    const code = await new Promise<number | null>((resolve, reject) => {
+      child.once('error', reject);
+      child.once('close', resolve);
+    });
+    if (code !== 0) throw new CloudlessError('internal', `"${shown}" ended with ${code ?? 'a signal'}`);
+    return output;
+  }
+}
+
+function quoted(word: string): string {
+  return /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", `'\\''`)}'`;
+}

@@ -1,0 +1,113 @@
+import { createSeededRandom, silentLog, type Log } from '@cloudless/base';
+import { ManualClock, settle } from '@cloudless/base/testing';
+import { ReplicaStatus_Phase, type ReplicaReport } from '@cloudless/api';
+import { createFakeRuntime, type FakeRuntime } from '@cloudless/runtime/testing';
+import { Agent } from '../agent.js';
+import type { NodeReading } from '../node-watch.js';
+import { FakeCoordinator } from './fake-coordinator.js';
+import { MemoryAgentStore } from './memory-agent-store.js';
+
+/** One machine with an agent, a coordinator and virtual time. The machine and the agent's memory outlive the agent. */
+export class AgentWorld {
+  readonly clock = new ManualClock();
+  readonly coordinator = new FakeCoordinator();
+  readonly store = new MemoryAgentStore();
+  readonly random = createSeededRandom(1);
+  runtime: FakeRuntime = createFakeRuntime({ clock: this.clock });
+  bootId = 'boot-1';
+  coordinators: readonly string[] = ['http://a'];
+  log: Log = silentLog;
+  /** Addresses `ip:port` that accept no connection. */
+  readonly deafPorts = new Set<string>();
+  reading: NodeReading = {
+    cpuMillis: 10,
+    memoryBytes: 1_000,
+    storageBytes: 2_000,
+    memoryPressure: { status: false, reason: '' },
+    diskPressure: { status: false, reason: '' },
+  };
+  private current: Agent | undefined;
+
+  get agent(): Agent {
+    if (this.current === undefined) throw new Error('no agent runs');
+    return this.current;
+  }
+
+  get machine(): FakeRuntime['machine'] {
+    return this.runtime.machine;
+  }
+
+  /** Starts an agent, and lets it get as far as it can without time passing. */
+  async start(): Promise<Agent> {
+    this.current = await Agent.start({
+      nodeId: 'node-1',
+      bootId: this.bootId,
+      coordinators: this.coordinators,
+      transport: this.coordinator,
+      runtime: this.runtime,
+      store: this.store,
+      probe: { read: async () => this.reading },
+      node: () => ({
+        region: 'r1',
+        zone: 'z1',
+        labels: { disk: 'ssd' },
+        taints: [],
+        capacity: { cpuMillis: 4_000, memoryBytes: 8e9, storageBytes: 1e11 },
+        reserved: { cpuMillis: 100, memoryBytes: 1e8 },
+        maxReplicas: 110,
+        agentVersion: '0.1.0',
+        architecture: 'x64',
+        operatingSystem: 'linux',
+        agentAddress: '',
+      }),
+      connect: async (ip, port) => !this.deafPorts.has(`${ip}:${port}`) && !this.deafPorts.has('*'),
+      clock: this.clock,
+      random: this.random,
+      log: this.log,
+      resetCommand: 'cloudless-agent reset',
+    });
+    await settle();
+    return this.current;
+  }
+
+  /** Kills the agent without a word: nothing of it acts any more, the machine goes on. */
+  async kill(): Promise<void> {
+    const agent = this.current;
+    this.current = undefined;
+    this.coordinator.drop();
+    this.runtime = await this.runtime.reopen();
+    const stopped = agent?.stop();
+    await this.clock.advance(0);
+    await stopped;
+  }
+
+  /** Ends the agent in good order. */
+  async stop(options: { readonly stopWorkloads?: boolean } = {}): Promise<void> {
+    const stopped = this.agent.stop(options);
+    this.current = undefined;
+    await this.clock.advance(60_000);
+    await stopped;
+  }
+
+  async restart(): Promise<Agent> {
+    await this.kill();
+    return this.start();
+  }
+
+  /** What the coordinator heard last of a replica, in short. */
+  seen(replicaId = 'web-1'): { phase: string; ready: boolean; restarts: number; reason: string } | undefined {
+    const report = this.coordinator.reports.get(replicaId);
+    return report === undefined ? undefined : { phase: phaseOf(report), ready: report.ready, restarts: report.restarts, reason: report.reason };
+  }
+
+  report(replicaId = 'web-1'): ReplicaReport {
+    const report = this.coordinator.reports.get(replicaId);
+    if (report === undefined) throw new Error(`nothing was reported of ${replicaId}`);
+    return report;
+  }
+}
+
+/** Name of a report's phase. */
+export function phaseOf(report: ReplicaReport): string {
+  return ReplicaStatus_Phase[report.phase];
+}

@@ -1,0 +1,65 @@
+import { create, type MessageInitShape } from '@bufbuild/protobuf';
+import { durationFromMs } from '@bufbuild/protobuf/wkt';
+import { OrderSchema, StartOrderSchema, StopOrderSchema, WorkloadSpecSchema, withDefaults, type Order } from '@cloudless/api';
+
+/** A start order for a replica of workload `web`; the spec runs `server` unless overridden. */
+export function aStartOrder(
+  options: {
+    readonly replicaId?: string;
+    readonly revision?: bigint;
+    readonly epoch?: bigint;
+    readonly slot?: number;
+    readonly workload?: string;
+    readonly spec?: MessageInitShape<typeof WorkloadSpecSchema>;
+  } = {},
+): Order {
+  const { replicaId = 'web-1', revision = 10n, epoch = 1n, slot = 0, workload = 'web', spec = {} } = options;
+  return create(OrderSchema, {
+    epoch,
+    orderRevision: revision,
+    replicaId,
+    workloadUid: replicaId.split('-')[0] ?? '',
+    order: {
+      case: 'start',
+      value: create(StartOrderSchema, {
+        namespace: 'default',
+        workload,
+        version: 1,
+        slot,
+        spec: withDefaults(create(WorkloadSpecSchema, { command: ['server'], ...spec })),
+      }),
+    },
+  });
+}
+
+/** A stop order; delays that are absent mean those of the replica's own spec. */
+export function aStopOrder(
+  options: {
+    readonly replicaId?: string;
+    readonly revision?: bigint;
+    readonly epoch?: bigint;
+    readonly preStopMs?: number;
+    readonly graceMs?: number;
+  } = {},
+): Order {
+  const { replicaId = 'web-1', revision = 20n, epoch = 1n, preStopMs, graceMs } = options;
+  return create(OrderSchema, {
+    epoch,
+    orderRevision: revision,
+    replicaId,
+    workloadUid: replicaId.split('-')[0] ?? '',
+    order: {
+      case: 'stop',
+      value: create(StopOrderSchema, {
+        reason: 'scaled down',
+        ...(preStopMs === undefined ? {} : { preStopDelay: durationFromMs(preStopMs) }),
+        ...(graceMs === undefined ? {} : { gracePeriod: durationFromMs(graceMs) }),
+      }),
+    },
+  });
+}
+
+export function aForgetOrder(options: { readonly replicaId?: string; readonly revision?: bigint; readonly epoch?: bigint } = {}): Order {
+  const { replicaId = 'web-1', revision = 30n, epoch = 1n } = options;
+  return create(OrderSchema, { epoch, orderRevision: revision, replicaId, workloadUid: replicaId.split('-')[0] ?? '', order: { case: 'forget', value: {} } });
+}

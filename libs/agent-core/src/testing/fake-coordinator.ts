@@ -1,0 +1,207 @@
+import { create } from '@bufbuild/protobuf';
+import { durationFromMs } from '@bufbuild/protobuf/wkt';
+import { CloudlessError } from '@cloudless/base';
+import {
+  CoordinatorMessageSchema,
+  EnrollNodeResponseSchema,
+  OpenTunnelSchema,
+  WelcomeSchema,
+  type AgentMessage,
+  type CoordinatorMessage,
+  type EnrollNodeRequest,
+  type EnrollNodeResponse,
+  type Hello,
+  type OpenTunnel,
+  type Order,
+  type ReplicaReport,
+  type TunnelFrame,
+} from '@cloudless/api';
+import { PushQueue } from '@cloudless/runtime';
+import type { CoordinatorConnection, CoordinatorTransport } from '../session/coordinator-transport.js';
+
+const QUEUE_LIMIT = 100_000;
+
+/** A coordinator in memory, with the network between: answers as told, and keeps what agents say. */
+export class FakeCoordinator implements CoordinatorTransport {
+  clusterId = 'cluster-1';
+  epoch = 1n;
+  protocol = 1;
+  /** Nobody answers while false. */
+  reachable = true;
+  /** A network that has gone silent: connections stand, pings are not answered. */
+  answersPings = true;
+  /** While false, sessions are accepted and never welcomed. */
+  welcomes = true;
+  /** While set, sessions and enrolments fail with it. */
+  failure: CloudlessError | undefined;
+  /** Frames are taken only while true: a reader that has stopped reading. */
+  readsTunnels = true;
+
+  /** Addresses that were dialled, in order. */
+  readonly dials: string[] = [];
+  readonly enrolments: EnrollNodeRequest[] = [];
+  readonly hellos: Hello[] = [];
+  /** All messages of all sessions. */
+  readonly received: AgentMessage['message'][] = [];
+  /** The newest report of each replica, from inventories or alone. */
+  readonly reports = new Map<string, ReplicaReport>();
+  /** Every report of each replica, in order. */
+  readonly history: ReplicaReport[] = [];
+  /** Frames of each tunnel. */
+  readonly tunnels = new Map<string, TunnelFrame['frame'][]>();
+  pings = 0;
+
+  private readonly connections = new Set<FakeConnection>();
+
+  async connect(address: string, signal: AbortSignal): Promise<CoordinatorConnection> {
+    this.dials.push(address);
+    if (!this.reachable || signal.aborted) throw new CloudlessError('unavailable', 'connection refused');
+    const connection = new FakeConnection(this, () => this.connections.delete(connection));
+    this.connections.add(connection);
+    return connection;
+  }
+
+  /** Sessions that have been welcomed and stand. */
+  get openSessions(): number {
+    return [...this.connections].filter(({ session }) => session !== undefined).length;
+  }
+
+  /** Sends a message in every open session. */
+  send(message: CoordinatorMessage['message']): void {
+    for (const { session } of this.connections) session?.push(create(CoordinatorMessageSchema, { message }));
+  }
+
+  order(order: Order): void {
+    this.send({ case: 'order', value: order });
+  }
+
+  openTunnel(tunnelId: string, target: OpenTunnel['target']): void {
+    this.send({ case: 'openTunnel', value: create(OpenTunnelSchema, { tunnelId, target }) });
+  }
+
+  /** Ends the calls of tunnels, as a caller does that has gone away. */
+  endTunnels(): void {
+    for (const connection of this.connections) connection.endTunnels();
+  }
+
+  /** Cuts every connection. */
+  drop(): void {
+    for (const connection of [...this.connections]) connection.close();
+  }
+
+  /** @internal */
+  take({ message }: AgentMessage, connection: FakeConnection): void {
+    this.received.push(message);
+    if (message.case === 'hello') {
+      this.hellos.push(message.value);
+      if (this.welcomes) connection.session?.push(create(CoordinatorMessageSchema, { message: { case: 'welcome', value: this.welcome() } }));
+    }
+    if (message.case === 'inventory') message.value.replicas.forEach((report) => this.keep(report));
+    if (message.case === 'report') this.keep(message.value);
+  }
+
+  private keep(report: ReplicaReport): void {
+    this.reports.set(report.replicaId, report);
+    this.history.push(report);
+  }
+
+  private welcome() {
+    return create(WelcomeSchema, {
+      clusterId: this.clusterId,
+      epoch: this.epoch,
+      protocol: this.protocol,
+      lease: durationFromMs(3_000),
+      pingInterval: durationFromMs(900),
+      usageInterval: durationFromMs(10_000),
+    });
+  }
+}
+
+class FakeConnection implements CoordinatorConnection {
+  session: PushQueue<CoordinatorMessage> | undefined;
+  private readonly tunnels = new Set<PushQueue<TunnelFrame>>();
+  private readonly waitingPings: ((reason: unknown) => void)[] = [];
+  private closed = false;
+
+  constructor(
+    private readonly coordinator: FakeCoordinator,
+    private readonly onClose: () => void,
+  ) {}
+
+  async enroll(request: EnrollNodeRequest): Promise<EnrollNodeResponse> {
+    this.assertOpen();
+    this.coordinator.enrolments.push(request);
+    if (this.coordinator.failure !== undefined) throw this.coordinator.failure;
+    return create(EnrollNodeResponseSchema, { nodeId: request.nodeId, clusterId: this.coordinator.clusterId });
+  }
+
+  openSession(outgoing: AsyncIterable<AgentMessage>): AsyncIterable<CoordinatorMessage> {
+    const session = new PushQueue<CoordinatorMessage>({ limit: QUEUE_LIMIT });
+    const { failure } = this.coordinator;
+    if (failure !== undefined) session.fail(failure);
+    else if (this.closed) session.fail(broken());
+    else {
+      this.session = session;
+      void this.read(outgoing, session);
+    }
+    return session;
+  }
+
+  openTunnel(outgoing: AsyncIterable<TunnelFrame>): AsyncIterable<TunnelFrame> {
+    const tunnel = new PushQueue<TunnelFrame>({ limit: QUEUE_LIMIT });
+    if (this.closed) tunnel.fail(broken());
+    else {
+      this.tunnels.add(tunnel);
+      void this.readTunnel(outgoing, tunnel);
+    }
+    return tunnel;
+  }
+
+  ping(): Promise<void> {
+    if (this.closed) return Promise.reject(broken());
+    this.coordinator.pings += 1;
+    if (this.coordinator.answersPings) return Promise.resolve();
+    return new Promise((_resolve, reject) => this.waitingPings.push(reject));
+  }
+
+  endTunnels(): void {
+    for (const tunnel of this.tunnels) tunnel.end();
+  }
+
+  close(): void {
+    if (this.closed) return;
+    this.closed = true;
+    this.onClose();
+    this.session?.fail(broken());
+    this.session = undefined;
+    for (const tunnel of this.tunnels) tunnel.fail(broken());
+    for (const reject of this.waitingPings) reject(broken());
+  }
+
+  private async read(outgoing: AsyncIterable<AgentMessage>, session: PushQueue<CoordinatorMessage>): Promise<void> {
+    for await (const message of outgoing) {
+      if (this.closed) return;
+      this.coordinator.take(message, this);
+    }
+    session.end();
+  }
+
+  private async readTunnel(outgoing: AsyncIterable<TunnelFrame>, tunnel: PushQueue<TunnelFrame>): Promise<void> {
+    const frames: TunnelFrame['frame'][] = [];
+    for await (const { frame } of outgoing) {
+      if (this.closed) return;
+      if (frame.case === 'tunnelId') this.coordinator.tunnels.set(frame.value, frames);
+      frames.push(frame);
+      if (!this.coordinator.readsTunnels) return;
+    }
+    tunnel.end();
+  }
+
+  private assertOpen(): void {
+    if (this.closed) throw broken();
+  }
+}
+
+function broken(): CloudlessError {
+  return new CloudlessError('unavailable', 'the connection broke');
+}

@@ -1,0 +1,4 @@
+export { AgentWorld, phaseOf } from './agent-world.js';
+export { aForgetOrder, aStartOrder, aStopOrder } from './builders.js';
+export { FakeCoordinator } from './fake-coordinator.js';
+export { MemoryAgentStore } from './memory-agent-store.js';

@@ -1,0 +1,36 @@
+import type { AgentIdentity, AgentStore, StoredAgent, StoredReplica } from '../agent-store.js';
+
+/** An agent's memory in a map: it survives an agent, as a disk does. */
+export class MemoryAgentStore implements AgentStore {
+  identity: AgentIdentity | undefined;
+  readonly replicas = new Map<string, StoredReplica>();
+  /** While set, every save fails with it. */
+  failure: Error | undefined;
+  /** Names of what was saved, in order. */
+  readonly writes: string[] = [];
+
+  async load(): Promise<StoredAgent> {
+    return { ...(this.identity === undefined ? {} : { identity: this.identity }), replicas: [...this.replicas.values()] };
+  }
+
+  async saveIdentity(identity: AgentIdentity): Promise<void> {
+    await this.write('identity');
+    this.identity = identity;
+  }
+
+  async saveReplica(replica: StoredReplica): Promise<void> {
+    await this.write(replica.replicaId);
+    this.replicas.set(replica.replicaId, replica);
+  }
+
+  async removeReplica(replicaId: string): Promise<void> {
+    await this.write(`-${replicaId}`);
+    this.replicas.delete(replicaId);
+  }
+
+  private async write(name: string): Promise<void> {
+    await Promise.resolve(); // as a disk, never at once
+    if (this.failure !== undefined) throw this.failure;
+    this.writes.push(name);
+  }
+}

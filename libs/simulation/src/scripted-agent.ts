@@ -1,0 +1,162 @@
+import { clone, create, type MessageInitShape } from '@bufbuild/protobuf';
+import {
+  AgentMessageSchema,
+  createCoordinatorClient,
+  HelloSchema,
+  InventorySchema,
+  ReplicaReportSchema,
+  ReplicaStatus_Phase as Phase,
+  type AgentMessage,
+  type Order,
+  type ReplicaReport,
+  type StartOrder,
+} from '@cloudless/api';
+import { createSeededRandom, randomHex, type Clock } from '@cloudless/base';
+import type { Transport } from '@connectrpc/connect';
+
+/** What a scripted agent does with a replica it is told to start. */
+export type StartBehaviour = 'ready' | 'unready' | 'fails' | 'succeeds' | 'nothing';
+
+/** An agent that obeys at once, unless a test tells it otherwise. It keeps what it runs across sessions, as a real one does. */
+export class ScriptedAgent {
+  /** What it runs, by replica id; ended replicas stay until they are forgotten. */
+  readonly replicas = new Map<string, ReplicaReport>();
+  /** Every start order it took, newest last. */
+  readonly started: StartOrder[] = [];
+  /** What becomes of replicas that are started from now on. */
+  onStart: StartBehaviour | ((order: StartOrder) => StartBehaviour) = 'ready';
+  /** False: it takes stop orders and does nothing. */
+  obeysStops = true;
+  /** False: it sends no PING, as if its network were cut. */
+  isHeard = true;
+  private readonly random = createSeededRandom(7);
+  private outgoing: AgentMessage[] = [];
+  private wake: (() => void) | undefined;
+  private session: AbortController | undefined;
+
+  constructor(
+    readonly nodeId: string,
+    private readonly hello: MessageInitShape<typeof HelloSchema>,
+    private readonly clock: Clock,
+  ) {}
+
+  /** Enrols and opens a session; resolves when the coordinator has welcomed it. */
+  async connect(transport: Transport): Promise<void> {
+    const client = createCoordinatorClient(transport);
+    const instanceId = `instance-of-${this.nodeId}-0123456789`;
+    const { clusterId } = await client.enrollNode({ nodeId: this.nodeId, instanceId });
+    const session = new AbortController();
+    this.session = session;
+    this.outgoing = [];
+    const hello = create(HelloSchema, {
+      protocolMin: 1,
+      protocolMax: 1,
+      instanceId,
+      clusterId,
+      bootId: 'boot',
+      region: 'local',
+      zone: 'zone-a',
+      capacity: { cpuMillis: 4_000, memoryBytes: 8n * 1024n ** 3n },
+      capabilities: ['runtime.process'],
+      agentVersion: 'scripted',
+      nodeId: this.nodeId,
+    });
+    const overrides = create(HelloSchema, this.hello);
+    for (const key of Object.keys(this.hello) as (keyof typeof overrides)[]) Object.assign(hello, { [key]: overrides[key] });
+    this.send({ message: { case: 'hello', value: hello } });
+    const inventory = create(InventorySchema, { replicas: [...this.replicas.values()], last: true });
+    this.send({ message: { case: 'inventory', value: inventory } });
+    const answers = client.session(this.messages(session.signal), { signal: session.signal })[Symbol.asyncIterator]();
+    const welcome = await answers.next();
+    if (welcome.done === true || welcome.value.message.case !== 'welcome') throw new Error('no welcome');
+    void this.obey(answers, session);
+  }
+
+  /** Ends the session; what it runs goes on. */
+  disconnect(): void {
+    this.session?.abort();
+    this.session = undefined;
+  }
+
+  get isConnected(): boolean {
+    return this.session !== undefined;
+  }
+
+  /** What an HTTP/2 PING does on a real connection. */
+  ping(nodes: { heard(nodeId: string): void }): void {
+    if (this.isHeard && this.session !== undefined) nodes.heard(this.nodeId);
+  }
+
+  /** Changes what it reports of a replica, and reports it. */
+  change(replicaId: string, changes: Partial<ReplicaReport>): void {
+    const report = this.replicas.get(replicaId);
+    if (report === undefined) throw new Error(`${this.nodeId} does not know ${replicaId}`);
+    this.report(Object.assign(clone(ReplicaReportSchema, report), changes));
+  }
+
+  private report(report: ReplicaReport): void {
+    this.replicas.set(report.replicaId, report);
+    this.send({ message: { case: 'report', value: report } });
+  }
+
+  private async obey(answers: AsyncIterator<{ message: { case?: string | undefined; value?: unknown } }>, session: AbortController): Promise<void> {
+    try {
+      for (let item = await answers.next(); item.done !== true; item = await answers.next()) {
+        if (item.value.message.case === 'order') this.take(item.value.message.value as Order);
+      }
+    } catch {
+      // The session was cut; what runs goes on.
+    }
+    if (this.session === session) this.session = undefined;
+  }
+
+  private take(order: Order): void {
+    const held = this.replicas.get(order.replicaId);
+    const { replicaId, workloadUid, orderRevision } = order;
+    if (order.order.case === 'forget') {
+      this.replicas.delete(replicaId);
+      return;
+    }
+    if (held !== undefined && held.orderRevision >= orderRevision) {
+      this.report(held);
+      return;
+    }
+    if (order.order.case === 'start') {
+      this.started.push(order.order.value);
+      const behaviour = typeof this.onStart === 'function' ? this.onStart(order.order.value) : this.onStart;
+      if (behaviour === 'nothing') return;
+      this.report(create(ReplicaReportSchema, { replicaId, workloadUid, orderRevision, containerId: randomHex(this.random, 32), ...outcomes[behaviour] }));
+    } else if (order.order.case === 'stop') {
+      const known = held === undefined ? create(ReplicaReportSchema, { replicaId, workloadUid }) : clone(ReplicaReportSchema, held);
+      const stopped = this.obeysStops || held === undefined ? { phase: Phase.STOPPED, ready: false } : { phase: Phase.STOPPING };
+      this.report(Object.assign(known, { orderRevision }, stopped));
+    }
+  }
+
+  private send(message: MessageInitShape<typeof AgentMessageSchema>): void {
+    this.outgoing.push(create(AgentMessageSchema, message));
+    this.wake?.();
+  }
+
+  private async *messages(signal: AbortSignal): AsyncGenerator<AgentMessage> {
+    const stop = (): void => this.wake?.();
+    signal.addEventListener('abort', stop);
+    while (!signal.aborted) {
+      const next = this.outgoing.shift();
+      if (next !== undefined) yield next;
+      else await new Promise<void>((resolve) => (this.wake = resolve));
+    }
+  }
+
+  /** Virtual time as this agent sees it. */
+  get now(): number {
+    return this.clock.now();
+  }
+}
+
+const outcomes: Record<Exclude<StartBehaviour, 'nothing'>, MessageInitShape<typeof ReplicaReportSchema>> = {
+  ready: { phase: Phase.RUNNING, ready: true },
+  unready: { phase: Phase.RUNNING, ready: false, reason: 'not listening yet' },
+  fails: { phase: Phase.FAILED, ready: false, reason: 'exit code 1', lastExitCode: 1 },
+  succeeds: { phase: Phase.SUCCEEDED, ready: false, lastExitCode: 0 },
+};

@@ -1,0 +1,143 @@
+import type { MessageInitShape } from '@bufbuild/protobuf';
+import {
+  createCoordinatorClient,
+  createErrorInterceptor,
+  createValidationInterceptor,
+  type CoordinatorClient,
+  type HelloSchema,
+} from '@cloudless/api';
+import { createApiServer, type ApiServer } from '@cloudless/api-server';
+import { createSeededRandom, silentLog, type Log } from '@cloudless/base';
+import { ManualClock } from '@cloudless/base/testing';
+import { openClusterState, type ClusterState } from '@cloudless/cluster-state';
+import { effectiveNode, impossibleLimitsOf, startControllers, taintKey, type Controllers } from '@cloudless/controllers';
+import { createMemoryStateStore, type StateStore } from '@cloudless/state-store';
+import { createContextKey, createRouterTransport, type Transport } from '@connectrpc/connect';
+import { ScriptedAgent } from './scripted-agent.js';
+
+/** How a cluster of the simulation is set up. */
+export interface TestClusterOptions {
+  readonly seed?: number;
+  readonly log?: Log;
+  readonly leaseMs?: number;
+}
+
+/**
+ * A cluster in one process on virtual time: the real API, controllers and in-memory store. Agents are scripted: a test
+ * says what their replicas do. Nothing happens until the test moves the clock.
+ */
+export class TestCluster {
+  readonly clock = new ManualClock();
+  readonly store: StateStore;
+  readonly agents = new Map<string, ScriptedAgent>();
+  private constructor(
+    private readonly options: TestClusterOptions,
+    store: StateStore,
+    clock: ManualClock,
+  ) {
+    this.store = store;
+    this.clock = clock;
+  }
+
+  private running: { readonly state: ClusterState; readonly controllers: Controllers; readonly api: ApiServer; readonly transport: Transport } | undefined;
+
+  static async start(options: TestClusterOptions = {}): Promise<TestCluster> {
+    const clock = new ManualClock();
+    const cluster = new TestCluster(options, createMemoryStateStore({ clock }), clock);
+    await cluster.startCoordinator();
+    return cluster;
+  }
+
+  get client(): CoordinatorClient {
+    return createCoordinatorClient(this.parts.transport);
+  }
+
+  get state(): ClusterState {
+    return this.parts.state;
+  }
+
+  /** Starts a coordinator on the store; a new one each time. */
+  async startCoordinator(): Promise<void> {
+    const { clock } = this;
+    const random = createSeededRandom(this.options.seed ?? 1);
+    const log = this.options.log ?? silentLog;
+    const leaseMs = this.options.leaseMs ?? 3_000;
+    const state = await openClusterState({ store: this.store, clock, random, log, holder: 'simulated' });
+    const controllers = startControllers({ state, clock, random, log, leaseMs });
+    const api = createApiServer({
+      state,
+      clock,
+      random,
+      log,
+      nodes: controllers.nodes,
+      pictures: controllers.reader,
+      planning: controllers.planner,
+      placements: {
+        allocatedOn: controllers.allocatedOn,
+        effective: (record) => ({ ...effectiveNode(record), taints: [...effectiveNode(record).taints] }),
+        taintKey,
+      },
+      impossibleLimitsOf,
+      connectionOf: (context) => context.values.get(agentConnection),
+      timings: { leaseMs, pingMs: leaseMs / 3, usageMs: 10_000 },
+      version: 'simulated',
+    });
+    const transport = createRouterTransport(api.routes, {
+      router: {
+        interceptors: [createErrorInterceptor((rpc, reason) => log.error('call failed inside', { rpc, reason: String(reason) })), createValidationInterceptor()],
+      },
+    });
+    this.running = { state, controllers, api, transport };
+  }
+
+  /** Ends the coordinator without a word to anyone; agents find out by themselves. */
+  async stopCoordinator(): Promise<void> {
+    const { api, controllers, state } = this.parts;
+    this.running = undefined;
+    await api.close();
+    await controllers.close();
+    await state.close();
+  }
+
+  /** Adds a node whose agent connects at once. Default: 4 cores, 8 GiB, the process runtime. */
+  async addNode(nodeId: string, hello: MessageInitShape<typeof HelloSchema> = {}): Promise<ScriptedAgent> {
+    const agent = new ScriptedAgent(nodeId, hello, this.clock);
+    this.agents.set(nodeId, agent);
+    await this.until(() => agent.connect(this.parts.transport));
+    await this.clock.advance(1);
+    return agent;
+  }
+
+  /** Moves time in small steps. */
+  async advance(durationMs: number, stepMs = 10): Promise<void> {
+    for (let passed = 0; passed < durationMs; passed += stepMs) {
+      for (const agent of this.agents.values()) agent.ping(this.parts.controllers.nodes);
+      await this.clock.advance(Math.min(stepMs, durationMs - passed));
+    }
+  }
+
+  /** Runs a call while time stands still or moves as it needs. */
+  async until<Result>(call: () => Promise<Result>): Promise<Result> {
+    let outcome: { readonly value: Result } | { readonly reason: unknown } | undefined;
+    call().then(
+      (value) => (outcome = { value }),
+      (reason: unknown) => (outcome = { reason }),
+    );
+    for (let turn = 0; outcome === undefined && turn < MAX_TURNS; turn += 1) await this.clock.advance(1);
+    if (outcome === undefined) throw new Error('the call did not end');
+    if ('reason' in outcome) throw outcome.reason;
+    return outcome.value;
+  }
+
+  private get parts() {
+    if (this.running === undefined) throw new Error('no coordinator runs');
+    return this.running;
+  }
+}
+
+/** A call that does not end within so many virtual milliseconds waits for something that will not come. */
+const MAX_TURNS = 30_000;
+
+/** Scripted agents have no connection of their own: their sessions end with their stream. */
+const agentConnection = createContextKey<undefined>(undefined);
+
