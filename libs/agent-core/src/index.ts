@@ -13,5 +13,5 @@ export { toReplicaPlan } from './replica/replica-plan.js';
 export type { ReplicaPlan } from './replica/replica-plan.js';
 export { CONTAINER_LABELS, fromContainerLabels } from './replica/container-labels.js';
 export type { ContainerOwner } from './replica/container-labels.js';
-export { isEnded, isForward } from './replica/replica-state.js';
+export { isEnded, isForward, isPhase } from './replica/replica-state.js';
 export type { ReplicaPhase } from './replica/replica-state.js';

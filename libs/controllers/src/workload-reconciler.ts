@@ -107,7 +107,7 @@ export class WorkloadReconciler {
 
   /** The workload is gone: what its replicas left behind goes when their nodes have confirmed. */
   private async dropEnded(replicas: readonly Stored<ReplicaRecord>[]): Promise<WorkResult> {
-    const ended = replicas.filter(({ value }) => !value.lost && !isLive(value)).slice(0, MAX_STEPS_PER_COMMIT);
+    const ended = replicas.filter(({ value }) => !isTombstone(value) && !isLive(value)).slice(0, MAX_STEPS_PER_COMMIT);
     if (ended.length === 0) return { kind: 'done' };
     const transaction = this.deps.state.transaction();
     for (const replica of ended) transaction.deleteReplica(replica);
@@ -122,7 +122,7 @@ export class WorkloadReconciler {
     for (const replica of pass.replicas) {
       if (changed >= MAX_STEPS_PER_COMMIT) break;
       const { value } = replica;
-      if (value.lost || isLive(value)) continue;
+      if (isTombstone(value) || isLive(value)) continue;
       if (value.phase === Phase.STOPPED || deleting) {
         transaction.deleteReplica(replica);
       } else if (value.phase === Phase.FAILED && value.desiredRunning && !this.isFinal(pass, value)) {
@@ -305,6 +305,11 @@ export class WorkloadReconciler {
       throw reason;
     }
   }
+}
+
+/** Lost with its node: kept until the node is back and has confirmed the stop. */
+function isTombstone({ lost, phase }: ReplicaRecord): boolean {
+  return lost && phase !== Phase.STOPPED;
 }
 
 /** Slots that no wanted replica has, lowest first. */

@@ -108,6 +108,13 @@ export class TestCluster {
     return agent;
   }
 
+  /** Opens a new session for an agent that was cut off. */
+  async reconnect(nodeId: string): Promise<void> {
+    const agent = this.agents.get(nodeId);
+    if (agent === undefined) throw new Error(`there is no node ${nodeId}`);
+    await this.until(() => agent.connect(this.parts.transport));
+  }
+
   /** Moves time in small steps. */
   async advance(durationMs: number, stepMs = 10): Promise<void> {
     for (let passed = 0; passed < durationMs; passed += stepMs) {

@@ -12,6 +12,11 @@ export function isForward(from: ReplicaPhase, to: ReplicaPhase): boolean {
   return from === to || RANK[to] > RANK[from];
 }
 
+/** Whether a value read from somewhere is a phase. */
+export function isPhase(value: unknown): value is ReplicaPhase {
+  return typeof value === 'string' && Object.hasOwn(RANK, value);
+}
+
 /** Whether nothing of the replica will run any more. */
 export function isEnded(phase: ReplicaPhase): boolean {
   return RANK[phase] === 3;

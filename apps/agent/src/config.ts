@@ -1,0 +1,197 @@
+import { hostname } from 'node:os';
+import { join, resolve } from 'node:path';
+import {
+  InvalidInputError,
+  oneOfField,
+  parseConfig,
+  switchField,
+  textField,
+  wholeNumberField,
+  type ConfigField,
+  type ConfigLayer,
+  type Violation,
+} from '@cloudless/base';
+import { Taint_Effect } from '@cloudless/api';
+import { isLoopbackHost } from '@cloudless/identity';
+
+/** A taint that the agent gives its node. */
+export interface AgentTaint {
+  readonly key: string;
+  readonly value: string;
+  readonly effect: Taint_Effect;
+}
+
+/** Settings of an agent, complete. */
+export interface AgentConfig {
+  /** Id of the node: a DNS label, unique in the cluster. */
+  readonly name: string;
+  /** Base addresses of coordinators, tried in turn. */
+  readonly coordinator: readonly string[];
+  /** Absolute path. */
+  readonly dataDir: string;
+  /** Where AgentService is served; undefined: nowhere. Loopback only while there is no TLS. */
+  readonly listen: { readonly host: string; readonly port: number } | undefined;
+  readonly region: string;
+  readonly zone: string;
+  readonly label: Readonly<Record<string, string>>;
+  readonly taint: readonly AgentTaint[];
+  readonly maxReplicas: number;
+  /** Kept for the system: thousandths of a core, and bytes. */
+  readonly reserveCpu: number;
+  readonly reserveMemory: number;
+  /** Ports given to workloads, both included. */
+  readonly portRange: { readonly from: number; readonly to: number };
+  readonly stopWorkloadsOnExit: boolean;
+  readonly logLevel: 'error' | 'warn' | 'info' | 'debug';
+  readonly logFormat: 'json' | 'pretty';
+}
+
+/** Name of a machine, as far as it is a DNS label. */
+export function defaultName(host: string = hostname()): string {
+  const label = (host.split('.')[0] ?? '').toLowerCase().replace(/[^a-z0-9-]/g, '-').replace(/^-+|-+$/g, '').slice(0, 63);
+  return label === '' ? 'node' : label;
+}
+
+/**
+ * Where an agent keeps its data when nobody says: `$XDG_STATE_HOME/cloudless/agent-<name>`, by default below `~/.local/state`, and
+ * below `.cloudless` of the current directory when there is no home.
+ */
+export function defaultDataDir(env: Readonly<Record<string, string | undefined>>, name: string): string {
+  const home = env['HOME'];
+  const base = env['XDG_STATE_HOME'] ?? (home === undefined ? '.cloudless' : join(home, '.local', 'state'));
+  return resolve(base, 'cloudless', `agent-${name}`);
+}
+
+/**
+ * Reads the settings once. Layers later in the list win.
+ * @param env - For the place of the data, see {@link defaultDataDir}.
+ * @throws InvalidInputError naming every unknown key, unreadable value and broken relation.
+ */
+export function parseAgentConfig(layers: readonly ConfigLayer[], env: Readonly<Record<string, string | undefined>> = {}): AgentConfig {
+  const config = parseConfig<Omit<AgentConfig, 'dataDir'> & { readonly dataDir: string | undefined }>(
+    {
+      name: textField(defaultName(), {
+        pattern: /^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/,
+        expected: 'a DNS label: up to 63 lower-case letters, digits and "-", beginning and ending with a letter or digit',
+      }),
+      coordinator: { fallback: ['http://127.0.0.1:8080'], parse: parseCoordinators },
+      dataDir: textField(undefined, { pattern: /./, expected: 'a path' }),
+      listen: { fallback: undefined, parse: parseListen },
+      region: textField('', PLACE),
+      zone: textField('', PLACE),
+      label: { fallback: {}, parse: parseLabels },
+      taint: { fallback: [], parse: parseTaints },
+      maxReplicas: wholeNumberField(110, 0, 100_000),
+      reserveCpu: { fallback: 0, parse: parseCpu },
+      reserveMemory: { fallback: 0, parse: parseMemory },
+      portRange: { fallback: { from: 20_000, to: 29_999 }, parse: parsePortRange },
+      stopWorkloadsOnExit: switchField(false),
+      logLevel: oneOfField('info', ['error', 'warn', 'info', 'debug']),
+      logFormat: oneOfField('json', ['json', 'pretty']),
+    },
+    layers,
+  );
+  const problems: Violation[] = [];
+  const { listen, portRange } = config;
+  if (listen !== undefined && listen.port >= portRange.from && listen.port <= portRange.to) {
+    problems.push({ field: 'listen', message: `port ${listen.port} is within the ports given to workloads, ${portRange.from} to ${portRange.to}` });
+  }
+  if (problems.length > 0) throw new InvalidInputError(problems);
+  return { ...config, dataDir: resolve(config.dataDir ?? defaultDataDir(env, config.name)) };
+}
+
+type Parse<Value> = ConfigField<Value>['parse'];
+
+const PLACE = { pattern: /^[A-Za-z0-9._-]{0,63}$/, expected: 'up to 63 letters, digits, ".", "_" and "-"' };
+
+/** A list, or one text with commas. */
+function listOf(raw: unknown): readonly string[] | undefined {
+  if (typeof raw === 'string') return raw.split(',').map((part) => part.trim()).filter((part) => part !== '');
+  if (!Array.isArray(raw)) return undefined;
+  const parts = raw.map((part: unknown) => (typeof part === 'string' ? listOf(part) : undefined));
+  return parts.includes(undefined) ? undefined : parts.flatMap((part) => part ?? []);
+}
+
+const parseCoordinators: Parse<readonly string[]> = (raw) => {
+  const addresses = listOf(raw);
+  if (addresses === undefined || addresses.length === 0) return { problem: 'must be one or more addresses such as http://127.0.0.1:8080' };
+  for (const address of addresses) {
+    const url = URL.canParse(address) ? new URL(address) : undefined;
+    if (url === undefined || url.protocol !== 'http:' || url.pathname !== '/' || url.search !== '') {
+      return { problem: `"${address}" must be an address such as http://127.0.0.1:8080 (TLS is not available in this version)` };
+    }
+    if (!isLoopbackHost(url.hostname)) {
+      return { problem: `"${address}" is not on this machine; without TLS only 127.0.0.1, [::1] and localhost are dialled` };
+    }
+  }
+  return { value: addresses.map((address) => new URL(address).origin) };
+};
+
+const parseListen: Parse<AgentConfig['listen']> = (raw) => {
+  const match = typeof raw === 'string' ? /^(?:(?<host>\[[0-9a-fA-F:]+\]|[^:\s]+):)?(?<port>\d{1,5})$/.exec(raw) : null;
+  const port = Number(match?.groups?.['port']);
+  if (match === null || port > 65_535) return { problem: `"${String(raw)}" must be host:port, such as 127.0.0.1:9092` };
+  const host = match.groups?.['host'] ?? '127.0.0.1';
+  if (!isLoopbackHost(host)) return { problem: `"${host}" is not a loopback address; without TLS only 127.0.0.1, [::1] and localhost are served` };
+  return { value: { host, port } };
+};
+
+const LABEL_KEY = /^[A-Za-z0-9]([A-Za-z0-9._/-]{0,251}[A-Za-z0-9])?$/;
+
+const parseLabels: Parse<AgentConfig['label']> = (raw) => {
+  const pairs = pairsOf(raw);
+  if (pairs === undefined) return { problem: 'must be labels such as disk=ssd' };
+  for (const [key, value] of pairs) {
+    if (!LABEL_KEY.test(key) || value.length > 253) return { problem: `"${key}=${value}" is no label: letters, digits, ".", "_", "-", "/" before the "="` };
+  }
+  return { value: Object.fromEntries(pairs) };
+};
+
+function pairsOf(raw: unknown): readonly (readonly [string, string])[] | undefined {
+  if (typeof raw === 'object' && raw !== null && !Array.isArray(raw)) {
+    return Object.entries(raw).map(([key, value]) => [key, String(value)] as const);
+  }
+  const parts = listOf(raw);
+  if (parts === undefined || parts.some((part) => !part.includes('='))) return undefined;
+  return parts.map((part) => [part.slice(0, part.indexOf('=')), part.slice(part.indexOf('=') + 1)] as const);
+}
+
+const EFFECTS: Readonly<Record<string, Taint_Effect>> = {
+  NO_SCHEDULE: Taint_Effect.NO_SCHEDULE,
+  PREFER_NO_SCHEDULE: Taint_Effect.PREFER_NO_SCHEDULE,
+  NO_EXECUTE: Taint_Effect.NO_EXECUTE,
+};
+
+const parseTaints: Parse<readonly AgentTaint[]> = (raw) => {
+  const taints: AgentTaint[] = [];
+  for (const text of listOf(raw) ?? [String(raw)]) {
+    const { key, value, effect } = /^(?<key>[^=:\s]{1,253})(?:=(?<value>[^:\s]{0,253}))?:(?<effect>[A-Z_]+)$/.exec(text)?.groups ?? {};
+    const known = EFFECTS[effect ?? ''];
+    if (key === undefined || known === undefined) {
+      return { problem: `"${text}" must be key=value:EFFECT, with an effect of ${Object.keys(EFFECTS).join(', ')}` };
+    }
+    taints.push({ key, value: value ?? '', effect: known });
+  }
+  return { value: taints };
+};
+
+const parseCpu: Parse<number> = (raw) => {
+  const { number, milli } = /^(?<number>\d+(\.\d+)?)(?<milli>m)?$/.exec(String(raw))?.groups ?? {};
+  if (number === undefined) return { problem: `"${String(raw)}" must be cores such as 0.5, or thousandths such as 500m` };
+  return { value: Math.round(Number(number) * (milli === undefined ? 1_000 : 1)) };
+};
+
+const BYTES: Readonly<Record<string, number>> = { '': 1, Ki: 2 ** 10, Mi: 2 ** 20, Gi: 2 ** 30, Ti: 2 ** 40, k: 1e3, M: 1e6, G: 1e9, T: 1e12 };
+
+const parseMemory: Parse<number> = (raw) => {
+  const { number, unit } = /^(?<number>\d+(\.\d+)?)(?<unit>[KMGT]i|[kMGT])?$/.exec(String(raw))?.groups ?? {};
+  if (number === undefined) return { problem: `"${String(raw)}" must be bytes, or an amount such as 512Mi or 2G` };
+  return { value: Math.round(Number(number) * (BYTES[unit ?? ''] ?? 1)) };
+};
+
+const parsePortRange: Parse<AgentConfig['portRange']> = (raw) => {
+  const { first, last } = /^(?<first>\d{1,5})-(?<last>\d{1,5})$/.exec(String(raw))?.groups ?? {};
+  const [from, to] = [Number(first), Number(last)];
+  if (!(from >= 1 && from <= to && to <= 65_535)) return { problem: `"${String(raw)}" must be two ports in order, such as 20000-29999` };
+  return { value: { from, to } };
+};

@@ -1,0 +1,88 @@
+import { chmodSync, mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import net from 'node:net';
+import { join } from 'node:path';
+import { CloudlessError, errorMessageOf } from '@cloudless/base';
+
+/** A data directory that belongs to this process until it ends or lets go. */
+export interface DataDirectory {
+  readonly path: string;
+  release(): Promise<void>;
+}
+
+const PID_FILE = 'agent.pid';
+const LOCK_SOCKET = 'agent.lock';
+
+/**
+ * Makes the directory (mode 0700) and takes it for this process. The lock ends with the process, however it ends: on Linux it is an
+ * abstract socket named after the directory's device and inode (unix(7)), elsewhere a socket file that answers while its owner lives.
+ * @throws kind `precondition` when another agent holds it, naming its process id, or when others can read it.
+ */
+export async function takeDataDirectory(path: string): Promise<DataDirectory> {
+  makePrivate(path);
+  const server = await lock(path);
+  writeFileSync(join(path, PID_FILE), `${process.pid}\n`, { mode: 0o600 });
+  return {
+    path,
+    release: () => {
+      rmSync(join(path, PID_FILE), { force: true });
+      return new Promise((resolve) => server.close(() => resolve()));
+    },
+  };
+}
+
+function makePrivate(path: string): void {
+  try {
+    if (mkdirSync(path, { recursive: true, mode: 0o700 }) !== undefined) chmodSync(path, 0o700); // whatever the umask
+  } catch (cause) {
+    throw new CloudlessError('precondition', `cannot make the data directory ${path}: ${errorMessageOf(cause)}`, { cause });
+  }
+  if ((statSync(path).mode & 0o077) !== 0) {
+    throw new CloudlessError('precondition', `data directory ${path} is open to others: make it private (chmod 700 ${path})`);
+  }
+}
+
+async function lock(path: string): Promise<net.Server> {
+  const { dev, ino } = statSync(path);
+  const name = process.platform === 'linux' ? `\0cloudless-agent-${dev}-${ino}` : join(path, LOCK_SOCKET);
+  for (let attempt = 0; attempt < 2; attempt += 1) {
+    try {
+      return await listen(name);
+    } catch (reason) {
+      if (codeOf(reason) !== 'EADDRINUSE') throw reason;
+      if (process.platform === 'linux' || (await answers(name))) break;
+      rmSync(name, { force: true }); // its owner was killed
+    }
+  }
+  throw new CloudlessError('precondition', `data directory ${path} is used by another agent${holderOf(path)}`);
+}
+
+function listen(name: string): Promise<net.Server> {
+  const server = net.createServer((socket) => socket.destroy());
+  return new Promise((resolve, reject) => {
+    server.once('error', reject);
+    server.listen(name, () => {
+      server.unref();
+      resolve(server);
+    });
+  });
+}
+
+function answers(name: string): Promise<boolean> {
+  return new Promise((resolve) => {
+    const socket = net.connect(name);
+    socket.once('connect', () => resolve(true)).once('error', () => resolve(false));
+    socket.once('close', () => socket.destroy());
+  });
+}
+
+function holderOf(path: string): string {
+  try {
+    return `, process ${readFileSync(join(path, PID_FILE), 'utf8').trim()}`;
+  } catch {
+    return ''; // it has just taken the directory
+  }
+}
+
+function codeOf(reason: unknown): unknown {
+  return reason instanceof Error && 'code' in reason ? reason.code : undefined;
+}

@@ -1,0 +1,159 @@
+import { mkdir, open, readdir, readFile, rename, rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import { CloudlessError } from '@cloudless/base';
+import { isPhase, type AgentIdentity, type AgentStore, type StoredAgent, type StoredReplica } from '@cloudless/agent-core';
+
+/** Counts incompatible changes of the files. */
+const FORMAT = 1;
+const IDENTITY = 'identity.json';
+const REPLICAS = 'replicas';
+const DRAFT = '.draft';
+
+/** An agent's memory: one JSON file for its identity, one per replica. Each write is whole and flushed before it resolves. */
+export class FileAgentStore implements AgentStore {
+  /** @param directory - Private to the agent; exists. */
+  constructor(private readonly directory: string) {}
+
+  async load(): Promise<StoredAgent> {
+    const folder = join(this.directory, REPLICAS);
+    await mkdir(folder, { recursive: true, mode: 0o700 });
+    const identity = await readJson(join(this.directory, IDENTITY), toIdentity);
+    const replicas: StoredReplica[] = [];
+    for (const name of (await readdir(folder)).sort()) {
+      if (name.endsWith(DRAFT)) await rm(join(folder, name), { force: true }); // of a write that was cut short
+      else {
+        const replica = await readJson(join(folder, name), toReplica);
+        if (replica !== undefined) replicas.push(replica);
+      }
+    }
+    return { ...(identity === undefined ? {} : { identity }), replicas };
+  }
+
+  saveIdentity(identity: AgentIdentity): Promise<void> {
+    return writeWhole(this.directory, IDENTITY, { format: FORMAT, ...identity, highestEpoch: String(identity.highestEpoch) });
+  }
+
+  saveReplica(replica: StoredReplica): Promise<void> {
+    const { start, end, heldRevision, ...rest } = replica;
+    return writeWhole(join(this.directory, REPLICAS), fileNameOf(replica.replicaId), {
+      format: FORMAT,
+      ...rest,
+      heldRevision: String(heldRevision),
+      ...(start === undefined ? {} : { start: Buffer.from(start).toString('base64') }),
+      ...(end === undefined ? {} : { end: Buffer.from(end).toString('base64') }),
+    });
+  }
+
+  async removeReplica(replicaId: string): Promise<void> {
+    const folder = join(this.directory, REPLICAS);
+    await rm(join(folder, fileNameOf(replicaId)), { force: true });
+    await flush(folder);
+  }
+}
+
+/** Replica ids hold nothing that a file name could not; what might be an order to go elsewhere is written out. */
+function fileNameOf(replicaId: string): string {
+  return `${encodeURIComponent(replicaId).replace(/^\./, '%2E')}.json`;
+}
+
+async function writeWhole(folder: string, name: string, content: object): Promise<void> {
+  const draft = join(folder, `${name}${DRAFT}`);
+  const file = await open(draft, 'w', 0o600);
+  try {
+    await file.writeFile(JSON.stringify(content));
+    await file.sync();
+  } finally {
+    await file.close();
+  }
+  await rename(draft, join(folder, name));
+  await flush(folder);
+}
+
+/** A rename is on disk once its folder is. */
+async function flush(folder: string): Promise<void> {
+  const handle = await open(folder, 'r');
+  try {
+    await handle.sync();
+  } finally {
+    await handle.close();
+  }
+}
+
+async function readJson<Value>(path: string, parse: (raw: Raw) => Value): Promise<Value | undefined> {
+  let text: string;
+  try {
+    text = await readFile(path, 'utf8');
+  } catch (reason) {
+    if (reason instanceof Error && 'code' in reason && reason.code === 'ENOENT') return undefined;
+    throw reason;
+  }
+  try {
+    const raw: unknown = JSON.parse(text);
+    if (typeof raw !== 'object' || raw === null) throw new Error('no object');
+    if ((raw as Raw)['format'] !== FORMAT) throw new Error(`format ${String((raw as Raw)['format'])} is not known`);
+    return parse(raw as Raw);
+  } catch (cause) {
+    throw new CloudlessError('internal', `${path} is damaged, or of another version; restore it, or run cloudless-agent reset`, { cause });
+  }
+}
+
+type Raw = Readonly<Record<string, unknown>>;
+
+function toIdentity(raw: Raw): AgentIdentity {
+  const clusterId = raw['clusterId'];
+  return {
+    nodeId: textOf(raw, 'nodeId'),
+    instanceId: textOf(raw, 'instanceId'),
+    highestEpoch: BigInt(textOf(raw, 'highestEpoch')),
+    ...(clusterId === undefined ? {} : { clusterId: textOf(raw, 'clusterId') }),
+  };
+}
+
+function toReplica(raw: Raw): StoredReplica {
+  const progress = raw['progress'];
+  if (typeof progress !== 'object' || progress === null) throw new Error('progress is missing');
+  const got = progress as Raw;
+  const phase = got['phase'];
+  if (!isPhase(phase)) throw new Error(`phase ${String(phase)} is not known`);
+  const { start, end } = raw;
+  return {
+    replicaId: textOf(raw, 'replicaId'),
+    workloadUid: textOf(raw, 'workloadUid'),
+    bootId: textOf(raw, 'bootId'),
+    heldRevision: BigInt(textOf(raw, 'heldRevision')),
+    ...(start === undefined ? {} : { start: bytesOf(raw, 'start') }),
+    ...(end === undefined ? {} : { end: bytesOf(raw, 'end') }),
+    progress: {
+      phase,
+      reason: textOf(got, 'reason'),
+      restarts: countOf(got, 'restarts'),
+      failures: countOf(got, 'failures'),
+      containerEnded: got['containerEnded'] === true,
+      ready: got['ready'] === true,
+      ...(got['lastExitCode'] === undefined ? {} : { lastExitCode: numberOf(got, 'lastExitCode') }),
+      ...(got['containerId'] === undefined ? {} : { containerId: textOf(got, 'containerId') }),
+    },
+  };
+}
+
+function textOf(raw: Raw, key: string): string {
+  const value = raw[key];
+  if (typeof value !== 'string') throw new Error(`${key} is no text`);
+  return value;
+}
+
+function bytesOf(raw: Raw, key: string): Uint8Array {
+  return new Uint8Array(Buffer.from(textOf(raw, key), 'base64'));
+}
+
+function numberOf(raw: Raw, key: string): number {
+  const value = raw[key];
+  if (typeof value !== 'number' || !Number.isInteger(value)) throw new Error(`${key} is no whole number`);
+  return value;
+}
+
+function countOf(raw: Raw, key: string): number {
+  const value = numberOf(raw, key);
+  if (value < 0) throw new Error(`${key} is below 0`);
+  return value;
+}

@@ -1,0 +1,99 @@
+import { join } from 'node:path';
+import { errorFields, type Log } from '@cloudless/base';
+import { Agent } from '@cloudless/agent-core';
+import type { RpcServer } from '@cloudless/rpc-server';
+import { openProcessRuntime, type ProcessRuntime } from '@cloudless/runtime-process';
+import { systemClock, systemRandom } from '@cloudless/system';
+import { serveAgent } from './agent-service.js';
+import type { AgentConfig } from './config.js';
+import { coordinatorTransport } from './coordinator-transport.js';
+import { takeDataDirectory } from './data-directory.js';
+import { FileAgentStore } from './file-agent-store.js';
+import { openMachine, readBootId } from './machine.js';
+import { tcpConnect } from './tcp-connect.js';
+import { VERSION } from './version.js';
+
+/** Below the data directory: the runtime's own. */
+export const RUNTIME_FOLDER = 'runtime';
+
+/** An agent that runs. */
+export interface RunningAgent {
+  readonly agent: Agent;
+  /** Base address of AgentService; undefined when it is not served. */
+  readonly url: string | undefined;
+  /** Ends in good order; what runs goes on unless the configuration says otherwise. */
+  close(): Promise<void>;
+}
+
+/** Puts an agent together and starts it. @throws A failure whose message says what to do, with everything let go of. */
+export async function runAgent(config: AgentConfig, deps: { readonly log: Log; readonly supervisorCommand: readonly string[] }): Promise<RunningAgent> {
+  const { log } = deps;
+  const undo: (() => Promise<void>)[] = [];
+  try {
+    const data = await takeDataDirectory(config.dataDir);
+    undo.push(() => data.release());
+    const runtime = await openRuntime(config, deps);
+    undo.push(() => (config.stopWorkloadsOnExit ? runtime.shutdown() : runtime.close()));
+    const { capacity, probe } = await openMachine(config.dataDir);
+    let server: RpcServer | undefined;
+    const agent = await Agent.start({
+      nodeId: config.name,
+      bootId: readBootId(),
+      coordinators: config.coordinator,
+      transport: coordinatorTransport,
+      runtime,
+      store: new FileAgentStore(config.dataDir),
+      probe,
+      node: () => ({
+        region: config.region,
+        zone: config.zone,
+        labels: config.label,
+        taints: config.taint,
+        capacity,
+        reserved: { cpuMillis: config.reserveCpu, memoryBytes: config.reserveMemory },
+        maxReplicas: config.maxReplicas,
+        agentVersion: VERSION,
+        architecture: process.arch,
+        operatingSystem: process.platform,
+        agentAddress: server === undefined ? '' : `${server.address.host}:${server.address.port}`,
+      }),
+      connect: tcpConnect,
+      clock: systemClock,
+      random: systemRandom,
+      log,
+      resetCommand: `cloudless-agent reset --data-dir ${config.dataDir}`,
+    });
+    undo.push(() => agent.stop({ stopWorkloads: config.stopWorkloadsOnExit }));
+    if (config.listen !== undefined) {
+      server = await serveAgent(config.listen, agent.containers, { clock: systemClock, log: log.child({ component: 'server' }) });
+      const { close } = { close: () => server?.close() };
+      undo.push(async () => close());
+    }
+    return { agent, url: server?.url, close: () => unwind(undo, log) };
+  } catch (reason) {
+    await unwind(undo, log);
+    throw reason;
+  }
+}
+
+function openRuntime(config: AgentConfig, { log, supervisorCommand }: { readonly log: Log; readonly supervisorCommand: readonly string[] }): Promise<ProcessRuntime> {
+  return openProcessRuntime({
+    directory: join(config.dataDir, RUNTIME_FOLDER),
+    portRange: config.portRange,
+    clock: systemClock,
+    random: systemRandom,
+    log: log.child({ component: 'runtime' }),
+    supervisorCommand,
+  });
+}
+
+/** Last opened, first closed; what fails does not keep the rest open. */
+async function unwind(undo: (() => Promise<void>)[], log: Log): Promise<void> {
+  for (const step of undo.splice(0).reverse()) {
+    try {
+      await step();
+    } catch (reason) {
+      log.warn('not closed in good order', errorFields(reason));
+    }
+  }
+}
