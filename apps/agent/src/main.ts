@@ -51,8 +51,6 @@ async function run(options: OptionValues): Promise<number> {
   const stopped = new Promise<string>((resolve) => {
     for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => resolve(signal));
   });
-  // Timers of the loops do not keep a process alive, and sockets alone should not decide.
-  const alive = setInterval(() => undefined, 2 ** 30);
   try {
     const running = await runAgent(config, { log, supervisorCommand });
     log.info('agent ready', { address: running.url?.replace('http://', ''), dataDir: config.dataDir, pid: process.pid, version: VERSION });
@@ -64,8 +62,6 @@ async function run(options: OptionValues): Promise<number> {
     log.error('agent cannot run', errorFields(reason));
     process.stderr.write(`cloudless-agent: ${errorMessageOf(reason)}\n`);
     return 1;
-  } finally {
-    clearInterval(alive);
   }
 }
 
@@ -106,7 +102,9 @@ async function main(argv: readonly string[]): Promise<number> {
     .enablePositionalOptions()
     .exitOverride();
   const runCommand = withFlags(program.command('run', { isDefault: true }).description('run the agent (default)')).exitOverride();
-  runCommand.action((options: OptionValues) => (outcome = () => run(options)));
+  runCommand.action((options: OptionValues) => {
+    outcome = () => run(options);
+  });
   program
     .command('reset')
     .description('make an agent forget its cluster: end what it runs, remove its data')
@@ -137,6 +135,8 @@ async function main(argv: readonly string[]): Promise<number> {
     .action(() => {
       process.stdout.write(`${VERSION}\n`);
     });
+  // Timers of the loops do not keep a process alive, and sockets alone should not decide.
+  const alive = setInterval(() => undefined, 2 ** 30);
   try {
     program.parse(argv as string[]);
     return await outcome();
@@ -145,6 +145,8 @@ async function main(argv: readonly string[]): Promise<number> {
     const lines = reason instanceof InvalidInputError ? reason.violations.map(({ field, message }) => `${field}: ${message}`) : [errorMessageOf(reason)];
     for (const line of lines) process.stderr.write(`cloudless-agent: ${line}\n`);
     return reason instanceof CloudlessError && reason.kind === 'invalid' ? EXIT_USAGE : 1;
+  } finally {
+    clearInterval(alive);
   }
 }
 

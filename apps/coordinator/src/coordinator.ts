@@ -71,8 +71,7 @@ export async function startCoordinator(config: CoordinatorConfig, machine: Coord
       version: machine.version,
     });
     opened.push(() => api.close());
-    const metrics = createMetrics();
-    opened.push(async () => metrics.close());
+    const metrics = createMetrics({ process: true });
     const observe = registerClusterMetrics(metrics, state, controllers);
     opened.push(async () => observe.close());
     const health = new HealthState();
@@ -98,8 +97,8 @@ export async function startCoordinator(config: CoordinatorConfig, machine: Coord
       portOption: '--ops-port',
       clock,
       log: log.child({ component: 'ops' }),
-      health: () => [],
-      ready: () => (state.isFollowing ? [] : ['the state store is out of order']),
+      health: () => ({ ok: true }),
+      ready: () => (state.isFollowing ? { ok: true } : { ok: false, reasons: ['the state store is out of order'] }),
       metrics: () => metrics.expose(),
     });
     opened.push(() => ops.close());

@@ -100,7 +100,7 @@ async function readSettings(path: string): Promise<Record<string, unknown>> {
   }
   let settings: unknown;
   try {
-    settings = parse(text, { strict: true, uniqueKeys: true });
+    settings = parse(text);
   } catch (reason) {
     throw new CloudlessError('invalid', `${path} is not YAML: ${errorMessageOf(reason)}`, { cause: reason });
   }

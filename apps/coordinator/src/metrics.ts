@@ -1,5 +1,6 @@
 import type { Clock } from '@cloudless/base';
-import type { ClusterState } from '@cloudless/cluster-state';
+import type { ReplicaRecord } from '@cloudless/api/store';
+import { isLive, type ClusterState, type Stored } from '@cloudless/cluster-state';
 import type { Controllers } from '@cloudless/controllers';
 import type { Metrics } from '@cloudless/observability';
 import { Code, ConnectError, type Interceptor } from '@connectrpc/connect';
@@ -21,52 +22,44 @@ export function registerClusterMetrics(metrics: Metrics, state: ClusterState, co
     buckets: [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10],
   });
   const commits = metrics.counter({ name: 'cloudless_state_commits_total', help: 'Transactions of the state store that the view has shown.' });
-  metrics.gauge({
-    name: 'cloudless_nodes',
-    help: 'Nodes, by whether their session is alive.',
-    labels: ['alive'],
-    collect: (gauge) => {
-      const counts = { true: 0, false: 0 };
-      for (const { value } of state.view().nodes()) counts[controllers.nodes.status(value.id).alive ? 'true' : 'false'] += 1;
-      gauge.set(counts.true, { alive: 'true' });
-      gauge.set(counts.false, { alive: 'false' });
-    },
+  const nodes = metrics.gauge({ name: 'cloudless_nodes', help: 'Nodes, by whether their session is alive.', labels: ['alive'] });
+  const replicas = metrics.gauge({ name: 'cloudless_replicas', help: 'Replicas that have a record, by what they are.', labels: ['state'] });
+  const workloads = metrics.gauge({ name: 'cloudless_workloads', help: 'Declared workloads.' });
+  metrics.onExpose(() => {
+    const view = state.view();
+    const alive = [...view.nodes()].filter(({ value }) => controllers.nodes.status(value.id).alive).length;
+    nodes.set(alive, { alive: 'true' });
+    nodes.set([...view.nodes()].length - alive, { alive: 'false' });
+    workloads.set([...view.workloads()].length);
+    for (const [name, count] of Object.entries(countReplicas(view.replicas()))) replicas.set(count, { state: name });
   });
-  metrics.gauge({
-    name: 'cloudless_replicas',
-    help: 'Replicas that have a record, by what they are.',
-    labels: ['state'],
-    collect: (gauge) => {
-      const counts = { ready: 0, unready: 0, unplaced: 0, leaving: 0, lost: 0 };
-      for (const { value } of state.view().replicas()) {
-        if (value.lost) counts.lost += 1;
-        else if (!value.desiredRunning) counts.leaving += 1;
-        else if (value.nodeId === '') counts.unplaced += 1;
-        else counts[value.ready ? 'ready' : 'unready'] += 1;
-      }
-      for (const [name, count] of Object.entries(counts)) gauge.set(count, { state: name });
-    },
-  });
-  metrics.gauge({
-    name: 'cloudless_workloads',
-    help: 'Declared workloads.',
-    collect: (gauge) => gauge.set([...state.view().workloads()].length),
-  });
-  const unsubscribe = state.subscribe(() => commits.inc());
+  const unsubscribe = state.subscribe(() => commits.add());
   return {
     interceptor: (clock) => (next) => async (request) => {
       const method = request.method.name;
       const began = clock.now();
       try {
         const response = await next(request);
-        calls.inc(1, { method, code: 'ok' });
+        calls.add(1, { method, code: 'ok' });
         if (!response.stream) duration.observe((clock.now() - began) / 1_000, { method });
         return response;
       } catch (reason) {
-        calls.inc(1, { method, code: Code[ConnectError.from(reason).code] ?? 'Unknown' });
+        calls.add(1, { method, code: Code[ConnectError.from(reason).code] ?? 'Unknown' });
         throw reason;
       }
     },
     close: unsubscribe,
   };
+}
+
+function countReplicas(all: Iterable<Stored<ReplicaRecord>>): Readonly<Record<string, number>> {
+  const counts = { ready: 0, unready: 0, unplaced: 0, leaving: 0, lost: 0, ended: 0 };
+  for (const { value } of all) {
+    if (value.lost) counts.lost += 1;
+    else if (!isLive(value)) counts.ended += 1;
+    else if (!value.desiredRunning) counts.leaving += 1;
+    else if (value.nodeId === '') counts.unplaced += 1;
+    else counts[value.ready ? 'ready' : 'unready'] += 1;
+  }
+  return counts;
 }

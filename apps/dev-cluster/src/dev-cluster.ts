@@ -77,7 +77,7 @@ export async function startDevCluster(options: DevClusterOptions): Promise<DevCl
           ...['--port-range', `${firstPort}-${firstPort + PORTS_PER_AGENT - 1}`],
           '--stop-workloads-on-exit',
         ]);
-        return { name, zone, address: String(ready['listen'] ?? '') };
+        return { name, zone, address: String(ready['address'] ?? '') };
       }),
     );
     return { url: String(url), opsUrl: String(opsUrl), agents, failed, stop };

@@ -19,7 +19,12 @@ const RESERVED = ['time', 'level', 'message'];
 /** One JSON object: `time` (RFC 3339, UTC), `level`, `message`, then the fields. */
 export function toJsonLine({ level, message, timeMs, fields }: LogLine): string {
   const own = Object.entries(toSafeFields(fields)).map(([key, value]) => [RESERVED.includes(key) ? `${key}_` : key, value]);
-  return JSON.stringify({ time: new Date(timeMs).toISOString(), level, message: redactText(message), ...Object.fromEntries(own) });
+  return JSON.stringify({
+    time: new Date(timeMs).toISOString(),
+    level,
+    message: redactText(message),
+    ...Object.fromEntries(own),
+  });
 }
 
 /** For people: `10:20:30.400 INFO  [rollout] rollout advanced workloadId=5f creates=1`. Never more than one line of text. */

@@ -44,12 +44,15 @@ export function createLog(options: LogOptions): ClosableLog {
   logger.on('error', ignore);
   const write = (line: LogLine): void => {
     // The fields travel as one value, and each transport's format unfolds them: winston never sees their names.
-    if (!logger.writableEnded && logger.isLevelEnabled(line.level)) logger.log({ level: line.level, message: line.message, line });
+    if (!logger.writableEnded && logger.isLevelEnabled(line.level))
+      logger.log({ level: line.level, message: line.message, line });
   };
   const close = async (): Promise<void> => {
     if (logger.writableEnded) return;
     const finished = new Promise<void>((resolve) => logger.once('finish', () => resolve()));
-    const flushed = transports.map((transport) => new Promise<void>((resolve) => transport.once('finish', () => resolve()).once('error', () => resolve())));
+    const flushed = transports.map(
+      (transport) => new Promise<void>((resolve) => transport.once('finish', () => resolve()).once('error', () => resolve())),
+    );
     logger.end();
     await Promise.all([finished, ...flushed]);
   };
@@ -113,10 +116,20 @@ function fileTransport(file: string): winston.transport {
     mkdirSync(dirname(file), { recursive: true, mode: 0o700 });
     closeSync(openSync(file, 'a', 0o600));
   } catch (cause) {
-    throw new CloudlessError('precondition', `cannot write the log file ${file}; choose another or make its folder writable`, { cause });
+    throw new CloudlessError('precondition', `cannot write the log file ${file}; choose another or make its folder writable`, {
+      cause,
+    });
   }
   const options = { flags: 'a', mode: 0o600 };
-  const transport = new winston.transports.File({ filename: file, maxsize: MAX_FILE_BYTES, maxFiles: MAX_FILES, eol: '\n', tailable: true, options, format: formatWith(toJsonLine) });
+  const transport = new winston.transports.File({
+    filename: file,
+    maxsize: MAX_FILE_BYTES,
+    maxFiles: MAX_FILES,
+    eol: '\n',
+    tailable: true,
+    options,
+    format: formatWith(toJsonLine),
+  });
   transport.on('error', ignore);
   return transport;
 }

@@ -21,7 +21,10 @@ export function startLoopLagMeter(metrics?: Metrics): LoopLagMeter {
   const meter = measure();
   if (metrics === undefined) return meter;
   const shown = measure();
-  const gauge = metrics.gauge({ name: 'cloudless_event_loop_lag_seconds', help: 'Longest delay of the event loop since the last scrape.' });
+  const gauge = metrics.gauge({
+    name: 'cloudless_event_loop_lag_seconds',
+    help: 'Longest delay of the event loop since the last scrape.',
+  });
   metrics.onExpose(() => gauge.set(shown.takeMaxMs() / 1_000));
   return {
     takeMaxMs: () => meter.takeMaxMs(),

@@ -8,7 +8,8 @@ const SECRET_KEY = /token|secret|passw(or)?d|passphrase|authorization|cookie|cre
 const HARMLESS_KEY = /(id|ids|name|names|count|version|kind)$/i;
 
 /** Secrets that are known by their form: PEM private keys, join tokens (`cl1.<id>.<random>.<hash>`), bearer tokens. */
-const SECRET_TEXT = /-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]*?(-----END [A-Z ]*PRIVATE KEY-----|$)|\bcl1\.[\w.-]+|\bBearer\s+[\w.~+/=-]+/g;
+const SECRET_TEXT =
+  /-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]*?(-----END [A-Z ]*PRIVATE KEY-----|$)|\bcl1\.[\w.-]+|\bBearer\s+[\w.~+/=-]+/g;
 
 /** Deeper values, longer texts and longer lists are cut: a log line is read by people and kept by machines. */
 const MAX_DEPTH = 6;

@@ -1,0 +1,151 @@
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { create } from '@bufbuild/protobuf';
+import { afterAll, beforeAll, describe, expect, it, jest } from '@jest/globals';
+import {
+  createAgentClient,
+  ExecCommandRequestSchema,
+  GetContainerStatusRequestSchema,
+  OrderSchema,
+  ReplicaStatus_Phase,
+  StartOrderSchema,
+  StreamLogsRequestSchema,
+  WorkloadSpecSchema,
+  type Order,
+  type ReplicaReport,
+} from '@cloudless/api';
+import { createGrpcTransport } from '@connectrpc/connect-node';
+import { AgentProcess } from './testing/agent-process.js';
+import { FakeCoordinatorServer } from './testing/fake-coordinator-server.js';
+
+jest.setTimeout(60_000);
+
+const REPLICA = '0123456789abcdef-1';
+/** Says hello on stdout and on its port. */
+const SERVER = `console.log('hello from', process.pid); require('node:net').createServer((s) => s.end('hi')).listen(process.env.PORT, '127.0.0.1')`;
+
+const order = (content: Order['order'], revision: bigint): Order =>
+  create(OrderSchema, { epoch: 1n, orderRevision: revision, replicaId: REPLICA, workloadUid: '0123456789abcdef', order: content });
+
+const startOrder = (): Order =>
+  order(
+    {
+      case: 'start',
+      value: create(StartOrderSchema, {
+        namespace: 'default',
+        workload: 'web',
+        version: 1,
+        spec: create(WorkloadSpecSchema, { command: [process.execPath, '-e', SERVER], ports: [{ name: 'http', containerPort: 8080 }] }),
+      }),
+    },
+    1n,
+  );
+
+describe('an agent as a process, with the process runtime', () => {
+  const coordinator = new FakeCoordinatorServer();
+  let dataDir: string;
+  let agent: AgentProcess;
+  let address = '';
+
+  const arguments_ = (): readonly string[] => [
+    ...['run', '--name', 'agent-1', '--coordinator', coordinator.url, '--data-dir', join(dataDir, 'agent')],
+    ...['--listen', '127.0.0.1:0', '--stop-workloads-on-exit'],
+  ];
+  const startAgent = async (): Promise<void> => {
+    agent = new AgentProcess(...arguments_());
+    address = String((await agent.logged('agent ready'))['address']);
+  };
+  const report = (): ReplicaReport => {
+    const found = coordinator.reports.get(REPLICA);
+    if (found === undefined) throw new Error('nothing reported');
+    return found;
+  };
+  const isReady = (): boolean => coordinator.reports.get(REPLICA)?.ready === true;
+  const pid = async (): Promise<number> => {
+    const target = { case: 'status', value: create(GetContainerStatusRequestSchema, { containerId: report().containerId }) } as const;
+    const [frame] = await coordinator.tunnel(`status-${report().containerId}`, target);
+    if (frame?.case !== 'status') throw new Error(`no status: ${JSON.stringify(frame)}`);
+    return frame.value.pid;
+  };
+
+  beforeAll(async () => {
+    dataDir = await mkdtemp(join(tmpdir(), 'agent-'));
+    await coordinator.listen();
+    await startAgent();
+    await coordinator.until(() => coordinator.sessions === 1);
+  });
+
+  afterAll(async () => {
+    await agent.end('SIGTERM');
+    await coordinator.close();
+    await rm(dataDir, { recursive: true, force: true });
+  });
+
+  it('starts what it is told to, pings, and is ready when the port answers', async () => {
+    coordinator.order(startOrder());
+    await coordinator.until(isReady);
+    expect(report()).toMatchObject({ phase: ReplicaStatus_Phase.RUNNING, restarts: 0, orderRevision: 1n, endpoints: [{ portName: 'http' }] });
+    const { pings } = coordinator;
+    await coordinator.until(() => coordinator.pings > pings);
+  });
+
+  it('restarts a process that was killed', async () => {
+    const before = report().containerId;
+    process.kill(await pid(), 'SIGKILL');
+    await coordinator.until(() => report().restarts === 1 && isReady());
+    expect(report().containerId).not.toBe(before);
+    expect(report()).toMatchObject({ lastExitCode: 137, earlierContainerIds: [before] });
+  });
+
+  it('killed and started again, it adopts what runs: same container, no restart', async () => {
+    const { containerId } = report();
+    const running = await pid();
+    await agent.end('SIGKILL');
+    await startAgent();
+    await coordinator.until(() => coordinator.sessions === 2);
+    expect(coordinator.inventory).toMatchObject([{ replicaId: REPLICA, containerId, restarts: 1, ready: true, orderRevision: 1n }]);
+    expect(await pid()).toBe(running);
+  });
+
+  it('lets no second agent at its data', async () => {
+    const second = new AgentProcess(...arguments_());
+    expect(await second.exit()).toBe(1);
+    expect(second.stderr.join('\n')).toMatch(/data directory .*agent is used by another agent, process \d+/);
+    const reset = new AgentProcess('reset', '--data-dir', join(dataDir, 'agent'));
+    expect(await reset.exit()).toBe(1);
+  });
+
+  it('serves logs of all containers of a replica, and commands', async () => {
+    const client = createAgentClient(createGrpcTransport({ baseUrl: `http://${address}` }));
+    const lines = [];
+    for await (const entry of client.streamLogs({ namespace: 'default', name: 'web' })) lines.push(entry.line.split(' ').slice(0, 2).join(' '));
+    expect(lines).toEqual(['hello from', 'hello from']);
+    const { stdout, exitCode } = await client.execCommand({ replicaId: REPLICA, command: ['/bin/sh', '-c', 'echo $PORT; exit 3'] });
+    expect({ stdout, exitCode }).toEqual({ stdout: `${report().endpoints[0]?.port}\n`, exitCode: 3 });
+    await expect(client.getContainerStatus({ containerId: 'f'.repeat(64) })).rejects.toThrow('container "ffffffffffff…" is not on node agent-1');
+    const { containers } = await client.listContainers({});
+    expect(containers).toHaveLength(2);
+  });
+
+  it('serves the same through tunnels', async () => {
+    const exec = create(ExecCommandRequestSchema, { containerId: report().containerId, command: ['/bin/echo', 'through'] });
+    expect(await coordinator.tunnel('exec', { case: 'exec', value: exec })).toMatchObject([{ case: 'exec', value: { stdout: 'through\n', exitCode: 0 } }]);
+    const logs = create(StreamLogsRequestSchema, { containerId: report().containerId });
+    expect(await coordinator.tunnel('logs', { case: 'logs', value: logs })).toMatchObject([{ case: 'log', value: { sequence: 1n } }]);
+    const missing = create(GetContainerStatusRequestSchema, { containerId: 'e'.repeat(64) });
+    expect(await coordinator.tunnel('missing', { case: 'status', value: missing })).toMatchObject([{ case: 'error', value: { code: 5 } }]);
+  });
+
+  it('says goodbye, and ends what runs when told to', async () => {
+    const running = await pid();
+    expect(await agent.end('SIGTERM')).toBe(0);
+    expect(coordinator.goodbyes).toBe(1);
+    expect(() => process.kill(running, 0)).toThrow('ESRCH');
+    const reset = new AgentProcess('reset', '--data-dir', join(dataDir, 'agent'));
+    expect(await reset.exit()).toBe(0);
+    await startAgent();
+    await coordinator.until(() => coordinator.sessions === 3);
+    expect(coordinator.inventory).toEqual([]);
+  });
+});

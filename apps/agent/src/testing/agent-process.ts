@@ -1,0 +1,64 @@
+import { spawn, type ChildProcess } from 'node:child_process';
+import { once } from 'node:events';
+import { createRequire } from 'node:module';
+import { fileURLToPath, pathToFileURL } from 'node:url';
+import { createInterface } from 'node:readline';
+
+const tsx = pathToFileURL(createRequire(import.meta.url).resolve('tsx')).href;
+const main = fileURLToPath(new URL('../main.ts', import.meta.url));
+
+/** An agent's own process, from source. */
+export class AgentProcess {
+  readonly stderr: string[] = [];
+  private readonly child: ChildProcess;
+  private readonly lines: Record<string, unknown>[] = [];
+  private waiting: (() => void)[] = [];
+  private ended = false;
+
+  constructor(...args: readonly string[]) {
+    this.child = spawn(process.execPath, ['--conditions=@cloudless/source', '--import', tsx, main, ...args], {
+      stdio: ['ignore', 'pipe', 'pipe'],
+      env: { PATH: process.env['PATH'], HOME: process.env['HOME'] },
+    });
+    if (this.child.stdout === null || this.child.stderr === null) throw new Error('no pipes');
+    createInterface(this.child.stdout).on('line', (line) => {
+      this.lines.push(parse(line));
+      for (const wake of this.waiting.splice(0)) wake();
+    });
+    createInterface(this.child.stderr).on('line', (line) => this.stderr.push(line));
+    this.child.once('close', () => {
+      this.ended = true;
+      for (const wake of this.waiting.splice(0)) wake();
+    });
+  }
+
+  /** The first log line with this message, as soon as it is there. @throws when the process ends before. */
+  async logged(message: string): Promise<Record<string, unknown>> {
+    for (;;) {
+      const found = this.lines.find((line) => line['message'] === message);
+      if (found !== undefined) return found;
+      if (this.ended) throw new Error(`the agent ended without saying "${message}": ${this.stderr.join('\n')}`);
+      await new Promise<void>((resolve) => this.waiting.push(resolve));
+    }
+  }
+
+  /** Sends a signal and resolves with the exit code (null when the signal ended it). */
+  async end(signal: NodeJS.Signals): Promise<number | null> {
+    if (this.child.exitCode !== null || this.child.signalCode !== null) return this.child.exitCode;
+    this.child.kill(signal);
+    return this.exit();
+  }
+
+  async exit(): Promise<number | null> {
+    if (!this.ended) await once(this.child, 'close');
+    return this.child.exitCode;
+  }
+}
+
+function parse(line: string): Record<string, unknown> {
+  try {
+    return JSON.parse(line) as Record<string, unknown>;
+  } catch {
+    return { text: line };
+  }
+}

@@ -1,0 +1,126 @@
+import { create } from '@bufbuild/protobuf';
+import { durationFromMs } from '@bufbuild/protobuf/wkt';
+import {
+  CoordinatorMessageSchema,
+  CoordinatorService,
+  OpenTunnelSchema,
+  WelcomeSchema,
+  type AgentMessage,
+  type CoordinatorMessage,
+  type OpenTunnel,
+  type Order,
+  type ReplicaReport,
+  type TunnelFrame,
+} from '@cloudless/api';
+import { PushQueue } from '@cloudless/runtime';
+import { connectionKey, startRpcServer, type RpcServer } from '@cloudless/rpc-server';
+import { systemClock } from '@cloudless/system';
+
+const QUEUE_LIMIT = 10_000;
+
+/** A coordinator that only talks to agents, on a port that the system chose. */
+export class FakeCoordinatorServer {
+  readonly clusterId = 'cluster-e2e';
+  /** The newest report of each replica. */
+  readonly reports = new Map<string, ReplicaReport>();
+  /** Replicas in the newest whole inventory. */
+  inventory: ReplicaReport[] = [];
+  sessions = 0;
+  pings = 0;
+  goodbyes = 0;
+  private readonly open = new Set<PushQueue<CoordinatorMessage>>();
+  private readonly tunnels = new Map<string, TunnelFrame['frame'][]>();
+  private readonly closedTunnels = new Set<string>();
+  private waiting: (() => void)[] = [];
+  private server: RpcServer | undefined;
+
+  get url(): string {
+    return this.server?.url ?? '';
+  }
+
+  async listen(port = 0): Promise<void> {
+    this.server = await startRpcServer({
+      host: '127.0.0.1',
+      port,
+      clock: systemClock,
+      routes: (router) => {
+        router.service(CoordinatorService, {
+          enrollNode: ({ nodeId }) => ({ nodeId, clusterId: this.clusterId }),
+          session: (messages, context) => {
+            const queue = new PushQueue<CoordinatorMessage>({ limit: QUEUE_LIMIT, signal: context.signal });
+            const stop = context.values.get(connectionKey)?.onPing(() => this.note(() => (this.pings += 1)));
+            void this.read(messages, queue).finally(() => {
+              stop?.();
+              this.open.delete(queue);
+              queue.end();
+            });
+            return queue;
+          },
+          tunnel: (frames) => this.readTunnel(frames),
+        });
+      },
+    });
+  }
+
+  async close(): Promise<void> {
+    await this.server?.close();
+  }
+
+  order(order: Order): void {
+    for (const queue of this.open) queue.push(create(CoordinatorMessageSchema, { message: { case: 'order', value: order } }));
+  }
+
+  /** Opens a tunnel and resolves with its frames, without the first, when the agent has ended it. */
+  async tunnel(tunnelId: string, target: OpenTunnel['target']): Promise<readonly TunnelFrame['frame'][]> {
+    const value = create(OpenTunnelSchema, { tunnelId, target, dialWithin: durationFromMs(5_000) });
+    for (const queue of this.open) queue.push(create(CoordinatorMessageSchema, { message: { case: 'openTunnel', value } }));
+    await this.until(() => this.closedTunnels.has(tunnelId));
+    return this.tunnels.get(tunnelId) ?? [];
+  }
+
+  /** Resolves once it holds; looked at after everything an agent says. */
+  async until(holds: () => boolean): Promise<void> {
+    while (!holds()) await new Promise<void>((resolve) => this.waiting.push(resolve));
+  }
+
+  private async read(messages: AsyncIterable<AgentMessage>, queue: PushQueue<CoordinatorMessage>): Promise<void> {
+    try {
+      for await (const { message } of messages) this.note(() => this.take(message, queue));
+    } catch {
+      // the agent was killed
+    }
+  }
+
+  private take(message: AgentMessage['message'], queue: PushQueue<CoordinatorMessage>): void {
+    if (message.case === 'hello') {
+      this.inventory = [];
+      const times = { lease: durationFromMs(3_000), pingInterval: durationFromMs(200), usageInterval: durationFromMs(10_000) };
+      const value = create(WelcomeSchema, { clusterId: this.clusterId, epoch: 1n, protocol: 1, ...times });
+      queue.push(create(CoordinatorMessageSchema, { message: { case: 'welcome', value } }));
+    } else if (message.case === 'inventory') {
+      this.inventory.push(...message.value.replicas);
+      for (const report of message.value.replicas) this.reports.set(report.replicaId, report);
+      if (message.value.last) {
+        this.sessions += 1;
+        this.open.add(queue);
+      }
+    } else if (message.case === 'report') this.reports.set(message.value.replicaId, message.value);
+    else if (message.case === 'goodbye') this.goodbyes += 1;
+  }
+
+  private async *readTunnel(frames: AsyncIterable<TunnelFrame>): AsyncGenerator<TunnelFrame> {
+    let id = '';
+    const kept: TunnelFrame['frame'][] = [];
+    for await (const { frame } of frames) {
+      if (frame.case === 'tunnelId') this.tunnels.set((id = frame.value), kept);
+      else kept.push(frame);
+    }
+    this.note(() => this.closedTunnels.add(id));
+    yield* [];
+  }
+
+  private note(action: () => unknown): void {
+    action();
+    for (const wake of this.waiting.splice(0)) wake();
+  }
+}

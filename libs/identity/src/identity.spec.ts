@@ -1,0 +1,132 @@
+import fc from 'fast-check';
+import { checkHostHeader, checkOrigin, isLoopbackHost, principalOf, requireLoopback } from './index.js';
+
+describe('requireLoopback', () => {
+  it.each([
+    ['127.0.0.1', '127.0.0.1'],
+    ['127.9.8.7', '127.9.8.7'],
+    ['::1', '::1'],
+    ['[::1]', '::1'],
+    ['0:0:0:0:0:0:0:1', '0:0:0:0:0:0:0:1'],
+    ['localhost', '127.0.0.1'],
+    ['LocalHost', '127.0.0.1'],
+  ])('%s is bound as %s', (host, bound) => {
+    expect(requireLoopback(host)).toBe(bound);
+  });
+
+  it.each([
+    '0.0.0.0',
+    '::',
+    '',
+    '10.0.0.1',
+    '128.0.0.1',
+    '[127.0.0.1]',
+    'example.com',
+    'localhost.example.com',
+    '127.0.0.1.example.com',
+    '127.1',
+    '::1%lo',
+  ])('refuses %j', (host) => {
+    expect(() => requireLoopback(host)).toThrow(expect.objectContaining({ kind: 'precondition' }));
+  });
+
+  it('says what to do', () => {
+    expect(() => requireLoopback('0.0.0.0')).toThrow(
+      'refusing to listen on 0.0.0.0 without TLS; identities are not available in this version, so only 127.0.0.1, ::1 or localhost are accepted',
+    );
+  });
+
+  it('takes of all IPv4 addresses just those of 127.0.0.0/8', () => {
+    fc.assert(fc.property(fc.ipV4(), (address) => expect(isLoopbackHost(address)).toBe(address.startsWith('127.'))));
+  });
+});
+
+describe('checkHostHeader', () => {
+  it.each(['localhost', 'localhost:8080', 'LOCALHOST:1', '127.0.0.1', '127.0.0.1:65535', '[::1]', '[::1]:8080'])(
+    'allows %s',
+    (host) => {
+      expect(checkHostHeader(host)).toEqual({ allowed: true });
+    },
+  );
+
+  it.each([
+    undefined,
+    '',
+    'evil.example',
+    'evil.example:8080',
+    'localhost.evil.example',
+    'localhost@evil.example',
+    'evil.example#localhost',
+    '::1',
+    'localhost:',
+    'localhost:x',
+    '[::1',
+    '10.0.0.1',
+    'localhost, evil.example',
+    'localhost:80:80',
+  ])('refuses %j', (host) => {
+    expect(checkHostHeader(host)).toMatchObject({ allowed: false });
+  });
+
+  it('never allows a text that a URL would read as another host', () => {
+    const arbHost = fc.stringMatching(/^[a-z0-9.:@#/[\]?\\%-]{0,12}(localhost|127\.0\.0\.1)[a-z0-9.:@#/[\]?\\%-]{0,12}$/);
+    fc.assert(
+      fc.property(arbHost, (host) => {
+        fc.pre(checkHostHeader(host).allowed && URL.canParse(`http://${host}/`));
+        expect(isLoopbackHost(new URL(`http://${host}/`).hostname)).toBe(true);
+      }),
+      { numRuns: 200 },
+    );
+  });
+
+  it('repeats only a part of what it refuses', () => {
+    const check = checkHostHeader('x'.repeat(10_000));
+    expect(check.allowed ? '' : check.reason).toMatch(/^host "x{100}\.\.\."/);
+  });
+});
+
+describe('checkOrigin', () => {
+  it.each([
+    undefined,
+    'http://localhost',
+    'http://localhost:5173',
+    'https://localhost:8443',
+    'http://127.0.0.1:3000',
+    'http://[::1]:3000',
+  ])('allows %s', (origin) => {
+    expect(checkOrigin(origin)).toEqual({ allowed: true });
+  });
+
+  it.each([
+    'null',
+    '',
+    'http://evil.example',
+    'http://localhost.evil.example',
+    'http://localhost:5173/',
+    'http://localhost@evil.example',
+    'http://127.1',
+    'file://',
+    'chrome-extension://abc',
+  ])('refuses %j', (origin) => {
+    expect(checkOrigin(origin)).toMatchObject({ allowed: false });
+  });
+
+  it('allows what is listed, to the letter', () => {
+    expect(checkOrigin('https://console.example', ['https://console.example'])).toEqual({ allowed: true });
+    expect(checkOrigin('https://console.example:444', ['https://console.example'])).toMatchObject({ allowed: false });
+  });
+});
+
+describe('principalOf', () => {
+  it.each(['127.0.0.1', '::1', '::ffff:127.0.0.1'])('is anonymous for a call from %s', (remoteAddress) => {
+    expect(principalOf({ remoteAddress })).toEqual({
+      kind: 'anonymous-loopback',
+      name: 'anonymous@loopback',
+      address: remoteAddress,
+    });
+  });
+
+  it.each(['', '10.0.0.1', '::ffff:10.0.0.1'])('refuses a call from %j', (remoteAddress) => {
+    expect(() => principalOf({ remoteAddress })).toThrow(expect.objectContaining({ kind: 'unauthenticated' }));
+  });
+});

@@ -1,0 +1,154 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtempSync, readFileSync, rmSync, statSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { PassThrough, Writable } from 'node:stream';
+import fc from 'fast-check';
+import { createLog, type LogOptions } from './index.js';
+
+const AT = Date.UTC(2026, 0, 2, 10, 20, 30, 400);
+
+function aLog(options: Partial<LogOptions> = {}) {
+  const stream = new PassThrough();
+  const log = createLog({ level: 'debug', format: 'json', component: 'coordinator', stream, wallTime: () => AT, ...options });
+  const text = (): string => (stream.read() as Buffer | null)?.toString() ?? '';
+  return {
+    log,
+    text,
+    lines: () =>
+      text()
+        .split('\n')
+        .filter(Boolean)
+        .map((line) => JSON.parse(line) as Record<string, unknown>),
+  };
+}
+
+describe('createLog', () => {
+  it('writes the line that the README shows', () => {
+    const { log, text } = aLog();
+    const scoped = log.child({ component: 'rollout' }).child({ workloadId: '5f' });
+    scoped.info('rollout advanced', { creates: 1 });
+    expect(text()).toBe(
+      '{"time":"2026-01-02T10:20:30.400Z","level":"info","message":"rollout advanced","component":"rollout","workloadId":"5f","creates":1}\n',
+    );
+  });
+
+  it.each([
+    { name: 'a child replaces the field of its parent', fields: { component: 'child' }, expected: { component: 'child' } },
+    {
+      name: 'a field called message does not touch the message',
+      fields: { message: 'field' },
+      expected: { message: 'done', message_: 'field' },
+    },
+    {
+      name: 'fields called level and time do not touch theirs',
+      fields: { level: 'x', time: 1 },
+      expected: { level: 'info', level_: 'x', time_: 1 },
+    },
+    {
+      name: 'an error keeps its name and causes',
+      fields: { reason: new TypeError('outer', { cause: new Error('inner') }) },
+      expected: { message: 'done', reason: { error: 'outer', errorName: 'TypeError', causes: ['Error: inner'] } },
+    },
+    { name: 'big integers are texts', fields: { revision: 12n }, expected: { revision: '12' } },
+    { name: 'undefined is left out', fields: { a: undefined, b: null }, expected: { b: null } },
+  ])('$name', ({ fields, expected }) => {
+    const { log, lines } = aLog();
+    log.child(fields).info('done');
+    log.info('done', fields);
+    for (const line of lines()) expect(line).toMatchObject(expected);
+  });
+
+  it('an Error given as the fields does not replace the message', () => {
+    const { log, lines } = aLog();
+    const fields = new Error('glued') as unknown as Record<string, unknown>;
+    log.error('commit failed', fields);
+    expect(lines()).toMatchObject([{ message: 'commit failed' }]);
+  });
+
+  it('drops what matters less than its level', () => {
+    const { log, lines } = aLog({ level: 'warn' });
+    log.debug('1');
+    log.info('2');
+    log.warn('3');
+    log.error('4');
+    expect(lines().map(({ message }) => message)).toEqual(['3', '4']);
+  });
+
+  it('is one line of readable text in the pretty format, whatever the values hold', () => {
+    const { log, text } = aLog({ format: 'pretty' });
+    log.info('node joined', { nodeId: 'n-1', note: 'two\nlines \u001b[31m', list: [1] });
+    expect(text()).toBe('10:20:30.400 INFO  [coordinator] node joined nodeId=n-1 note="two\\nlines \\u001b[31m" list=[1]\n');
+  });
+
+  it('writes one JSON line for any fields', () => {
+    const { log, text } = aLog();
+    fc.assert(
+      fc.property(
+        fc.dictionary(fc.string(), fc.anything({ withBigInt: true, withMap: true, withSet: true, withDate: true })),
+        (fields) => {
+          log.info('line', fields);
+          const written = text();
+          expect(written.endsWith('\n')).toBe(true);
+          expect(written.slice(0, -1)).not.toContain('\n');
+          expect(JSON.parse(written)).toMatchObject({ message: 'line', level: 'info' });
+        },
+      ),
+    );
+  });
+
+  it('survives a stream that fails', async () => {
+    const broken = new Writable({
+      write: (_chunk, _encoding, done) => done(Object.assign(new Error('closed'), { code: 'EPIPE' })),
+    });
+    const log = createLog({ level: 'info', format: 'json', component: 'x', stream: broken });
+    log.info('first');
+    await once(broken, 'close');
+    log.info('second');
+    await log.close();
+    log.info('after the end');
+  });
+
+  it('does not end a process whose standard output was closed by its reader', async () => {
+    const script = `
+      import { createLog } from ${JSON.stringify(new URL('./index.ts', import.meta.url).href)};
+      const log = createLog({ level: 'info', format: 'json', component: 'x' });
+      log.info('ready');
+      process.on('message', () => { for (let i = 0; i < 1000; i += 1) log.info('nobody reads this'); setImmediate(() => process.exit(7)); });
+    `;
+    const args = ['--import', 'tsx', '--conditions=@cloudless/source', '--input-type=module', '-e', script];
+    const child = spawn(process.execPath, args, {
+      stdio: ['ignore', 'pipe', 'inherit', 'ipc'],
+      env: { PATH: process.env['PATH'] },
+    });
+    await once(child.stdout, 'data');
+    child.stdout.destroy();
+    child.send('go');
+    expect(await once(child, 'exit')).toEqual([7, null]);
+  }, 30_000);
+
+  it('keeps lines in a file that only its owner reads, and has them written when it is closed', async () => {
+    const folder = mkdtempSync(join(tmpdir(), 'log-'));
+    try {
+      const file = join(folder, 'deep', 'log.jsonl');
+      const log = createLog({ level: 'info', format: 'pretty', component: 'agent', stream: null, file, wallTime: () => AT });
+      for (let index = 0; index < 500; index += 1) log.info('line', { index });
+      await log.close();
+      const indexes = readFileSync(file, 'utf8')
+        .trim()
+        .split('\n')
+        .map((line) => (JSON.parse(line) as { index: number }).index);
+      expect(indexes).toEqual(Array.from({ length: 500 }, (_, index) => index));
+      expect(statSync(file).mode & 0o777).toBe(0o600);
+    } finally {
+      rmSync(folder, { recursive: true });
+    }
+  });
+
+  it('says at once when its file cannot be written', () => {
+    expect(() => createLog({ level: 'info', format: 'json', component: 'x', stream: null, file: '/proc/none/log' })).toThrow(
+      expect.objectContaining({ kind: 'precondition', message: expect.stringContaining('/proc/none/log') }),
+    );
+  });
+});

@@ -1,0 +1,80 @@
+import { createMetrics, startLoopLagMeter } from './index.js';
+import { MAX_SERIES } from './metrics.js';
+
+describe('createMetrics', () => {
+  it('writes what the README shows', async () => {
+    const metrics = createMetrics();
+    const commits = metrics.counter({ name: 'cloudless_commits_total', help: 'Commits.', labels: ['result'] });
+    commits.add(2, { result: 'done' });
+    metrics.gauge({ name: 'cloudless_nodes', help: 'Nodes.' }).set(3);
+    metrics.histogram({ name: 'cloudless_pass_seconds', help: 'Passes.', buckets: [0.1, 1] }).observe(0.5);
+    const text = await metrics.expose();
+    expect(text).toContain('cloudless_commits_total{result="done"} 2\n');
+    expect(text).toContain('cloudless_nodes 3\n');
+    expect(text).toContain('cloudless_pass_seconds_bucket{le="0.1"} 0\ncloudless_pass_seconds_bucket{le="1"} 1\n');
+  });
+
+  it('keeps registries apart, and gives the same metric for the same name', async () => {
+    const [one, other] = [createMetrics(), createMetrics()];
+    const spec = { name: 'cloudless_x_total', help: 'X.' };
+    one.counter(spec).add();
+    one.counter(spec).add();
+    other.counter(spec).add();
+    expect(await one.expose()).toContain('cloudless_x_total 2\n');
+    expect(await other.expose()).toContain('cloudless_x_total 1\n');
+  });
+
+  it('refuses a name that is taken by another kind, and a counter without _total', () => {
+    const metrics = createMetrics();
+    metrics.counter({ name: 'cloudless_x_total', help: 'X.' });
+    expect(() => metrics.gauge({ name: 'cloudless_x_total', help: 'X.' })).toThrow('already been registered');
+    expect(() => metrics.counter({ name: 'cloudless_x', help: 'X.' })).toThrow('ends in _total');
+  });
+
+  it('bounds the label sets of one metric, says that it dropped some, and makes room for removed ones', async () => {
+    const metrics = createMetrics();
+    const gauge = metrics.gauge({ name: 'cloudless_g', help: 'G.', labels: ['id'] });
+    for (let id = 0; id <= MAX_SERIES; id += 1) gauge.set(1, { id: `n${id}` });
+    expect(await metrics.expose()).not.toContain(`n${MAX_SERIES}"`);
+    expect(await metrics.expose()).toContain('cloudless_metrics_dropped_total{metric="cloudless_g"} 1\n');
+    gauge.remove({ id: 'n0' });
+    gauge.set(5, { id: 'late' });
+    expect(await metrics.expose()).toContain('cloudless_g{id="late"} 5\n');
+  });
+
+  it('asks collectors at each exposition', async () => {
+    const metrics = createMetrics();
+    let value = 0;
+    const gauge = metrics.gauge({ name: 'cloudless_g', help: 'G.' });
+    metrics.onExpose(() => gauge.set((value += 1)));
+    await metrics.expose();
+    expect(await metrics.expose()).toContain('cloudless_g 2\n');
+  });
+
+  it('shows the process only when asked', async () => {
+    expect(await createMetrics().expose()).not.toContain('process_cpu');
+    expect(await createMetrics({ process: true }).expose()).toContain('process_cpu_seconds_total');
+  });
+});
+
+describe('startLoopLagMeter', () => {
+  it('sees a loop that was held, once', async () => {
+    const meter = startLoopLagMeter();
+    const turn = (): Promise<void> => new Promise((resolve) => setTimeout(resolve, 25)); // samples are taken by a timer of 10 ms
+    await turn();
+    meter.takeMaxMs();
+    Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 200);
+    await turn();
+    expect(meter.takeMaxMs()).toBeGreaterThan(100);
+    expect(meter.takeMaxMs()).toBeLessThan(100);
+    meter.close();
+    expect(meter.takeMaxMs()).toBe(0);
+  });
+
+  it('shows its measure as a metric, without taking it from who else asks', async () => {
+    const metrics = createMetrics();
+    const meter = startLoopLagMeter(metrics);
+    expect(await metrics.expose()).toMatch(/cloudless_event_loop_lag_seconds \d/);
+    meter.close();
+  });
+});
