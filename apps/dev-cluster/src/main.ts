@@ -75,7 +75,7 @@ async function show(cluster: DevCluster, flags: Flags, interrupted: Promise<stri
   const commands = new CommandLine(cluster.url, write);
   if (flags.example !== undefined) {
     await commands.run('apply', '-f', flags.example, '--wait');
-    await commands.run('workload', 'get', '-o', 'wide');
+    await commands.run('workload', 'list', '-o', 'wide');
   }
   if (flags.demo === true) {
     await runDemo({ url: cluster.url, commands, write });
@@ -95,7 +95,7 @@ function describeCluster({ url, opsUrl, agents }: DevCluster): void {
 
 const HINTS = ({ url }: DevCluster): string => `
 ${pc.bold('Try, in another terminal:')}
-  npx cloudlessctl workload get
+  npx cloudlessctl workload list
   npx cloudlessctl workload describe hello
   npx cloudlessctl scale hello 5 --wait
   npx cloudlessctl workload update hello --env GREETING='version two' --wait

@@ -122,8 +122,10 @@ describe('createLog', () => {
       stdio: ['ignore', 'pipe', 'inherit', 'ipc'],
       env: { PATH: process.env['PATH'] },
     });
-    await once(child.stdout, 'data');
-    child.stdout.destroy();
+    const { stdout } = child;
+    if (stdout === null) throw new Error('no standard output');
+    await once(stdout, 'data');
+    stdout.destroy();
     child.send('go');
     expect(await once(child, 'exit')).toEqual([7, null]);
   }, 30_000);
