@@ -66,7 +66,11 @@ const WEIGHT_NAMES = ['locality', 'reliability', 'cost', 'utilisation', 'network
 
 function parseWeights(raw: unknown): { readonly value: ScoreWeights } | { readonly problem: string } {
   const parts = typeof raw === 'string' ? raw.split(',').map(Number) : [];
-  if (parts.length !== WEIGHT_NAMES.length || parts.some((part) => !Number.isFinite(part) || part < 0) || parts.every((part) => part === 0)) {
+  if (
+    parts.length !== WEIGHT_NAMES.length ||
+    parts.some((part) => !Number.isFinite(part) || part < 0) ||
+    parts.every((part) => part === 0)
+  ) {
     return { problem: `"${String(raw)}" must be five numbers from 0, not all 0, separated by commas: ${WEIGHT_NAMES.join(',')}` };
   }
   const [locality = 0, reliability = 0, cost = 0, utilisation = 0, networkPenalty = 0] = parts;

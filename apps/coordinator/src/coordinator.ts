@@ -40,12 +40,19 @@ export async function startCoordinator(config: CoordinatorConfig, machine: Coord
   const { clock, random, log } = machine;
   const opened: (() => Promise<void>)[] = [];
   const close = async (): Promise<void> => {
-    for (const step of opened.reverse().splice(0)) await step().catch((reason: unknown) => log.error('shutdown step failed', errorFields(reason)));
+    for (const step of opened.reverse().splice(0))
+      await step().catch((reason: unknown) => log.error('shutdown step failed', errorFields(reason)));
   };
   try {
     const store = await openStore(config, machine);
     opened.push(() => store.close());
-    const state = await openClusterState({ store, clock, random, log: log.child({ component: 'state' }), holder: `${machine.hostname}/${machine.pid}` });
+    const state = await openClusterState({
+      store,
+      clock,
+      random,
+      log: log.child({ component: 'state' }),
+      holder: `${machine.hostname}/${machine.pid}`,
+    });
     opened.push(() => state.close());
     const controllers = startControllers({
       state,
@@ -64,7 +71,11 @@ export async function startCoordinator(config: CoordinatorConfig, machine: Coord
       nodes: controllers.nodes,
       pictures: controllers.reader,
       planning: controllers.planner,
-      placements: { allocatedOn: controllers.allocatedOn, effective: (record) => ({ ...effectiveNode(record), taints: [...effectiveNode(record).taints] }), taintKey },
+      placements: {
+        allocatedOn: controllers.allocatedOn,
+        effective: (record) => ({ ...effectiveNode(record), taints: [...effectiveNode(record).taints] }),
+        taintKey,
+      },
       impossibleLimitsOf,
       connectionOf: (context) => context.values.get(connectionKey),
       timings: { leaseMs: config.leaseMs, pingMs: config.pingMs, usageMs: 10_000 },

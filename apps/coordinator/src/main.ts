@@ -50,7 +50,9 @@ async function main(argv: readonly string[]): Promise<number> {
     config = parseCoordinatorConfig(layers, defaultDataDir(process.env));
   } catch (reason) {
     if (!(reason instanceof CloudlessError)) throw reason;
-    for (const line of reason instanceof InvalidInputError ? reason.violations.map(({ field, message }) => `${field}: ${message}`) : [reason.message]) {
+    for (const line of reason instanceof InvalidInputError
+      ? reason.violations.map(({ field, message }) => `${field}: ${message}`)
+      : [reason.message]) {
       process.stderr.write(`cloudless-coordinator: ${line}\n`);
     }
     return EXIT_USAGE;
@@ -68,7 +70,12 @@ async function main(argv: readonly string[]): Promise<number> {
       pid: process.pid,
       version: VERSION,
     });
-    log.info('coordinator ready', { url: coordinator.url, opsUrl: coordinator.opsUrl, clusterId: coordinator.clusterId, version: VERSION });
+    log.info('coordinator ready', {
+      url: coordinator.url,
+      opsUrl: coordinator.opsUrl,
+      clusterId: coordinator.clusterId,
+      version: VERSION,
+    });
     // Timers of the loops do not keep a process alive, and sockets alone should not decide.
     const alive = setInterval(() => undefined, 2 ** 30);
     log.info('coordinator stopping', { signal: await stopped });
@@ -86,9 +93,20 @@ async function configLayers({ config, ...options }: Record<string, string>): Pro
   const file: ConfigLayer[] = config === undefined ? [] : [{ source: config, values: await readSettings(config) }];
   const fromEnv = Object.fromEntries(Object.keys(flags).map((key) => [key, process.env[envName(key)]]));
   const fromFlags = Object.fromEntries(
-    Object.keys(flags).map((key) => [key, options[flagName(key).slice(2).replace(/-(.)/g, (_, letter: string) => letter.toUpperCase())]]),
+    Object.keys(flags).map((key) => [
+      key,
+      options[
+        flagName(key)
+          .slice(2)
+          .replace(/-(.)/g, (_, letter: string) => letter.toUpperCase())
+      ],
+    ]),
   );
-  return [...file, { source: 'environment', values: fromEnv, nameOf: envName }, { source: 'command line', values: fromFlags, nameOf: flagName }];
+  return [
+    ...file,
+    { source: 'environment', values: fromEnv, nameOf: envName },
+    { source: 'command line', values: fromFlags, nameOf: flagName },
+  ];
 }
 
 async function readSettings(path: string): Promise<Record<string, unknown>> {
@@ -105,7 +123,8 @@ async function readSettings(path: string): Promise<Record<string, unknown>> {
     throw new CloudlessError('invalid', `${path} is not YAML: ${errorMessageOf(reason)}`, { cause: reason });
   }
   if (settings === null) return {};
-  if (typeof settings !== 'object' || Array.isArray(settings)) throw new CloudlessError('invalid', `${path}: must be a map of settings`);
+  if (typeof settings !== 'object' || Array.isArray(settings))
+    throw new CloudlessError('invalid', `${path}: must be a map of settings`);
   return settings as Record<string, unknown>;
 }
 

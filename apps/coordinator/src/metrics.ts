@@ -14,16 +14,27 @@ export interface ClusterMetrics {
 
 /** Registers the cluster's gauges, read when they are scraped, and the counters of calls and commits. */
 export function registerClusterMetrics(metrics: Metrics, state: ClusterState, controllers: Controllers): ClusterMetrics {
-  const calls = metrics.counter({ name: 'cloudless_rpc_calls_total', help: 'Calls that ended, by method and code.', labels: ['method', 'code'] });
+  const calls = metrics.counter({
+    name: 'cloudless_rpc_calls_total',
+    help: 'Calls that ended, by method and code.',
+    labels: ['method', 'code'],
+  });
   const duration = metrics.histogram({
     name: 'cloudless_rpc_duration_seconds',
     help: 'Time of unary calls, by method.',
     labels: ['method'],
     buckets: [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10],
   });
-  const commits = metrics.counter({ name: 'cloudless_state_commits_total', help: 'Transactions of the state store that the view has shown.' });
+  const commits = metrics.counter({
+    name: 'cloudless_state_commits_total',
+    help: 'Transactions of the state store that the view has shown.',
+  });
   const nodes = metrics.gauge({ name: 'cloudless_nodes', help: 'Nodes, by whether their session is alive.', labels: ['alive'] });
-  const replicas = metrics.gauge({ name: 'cloudless_replicas', help: 'Replicas that have a record, by what they are.', labels: ['state'] });
+  const replicas = metrics.gauge({
+    name: 'cloudless_replicas',
+    help: 'Replicas that have a record, by what they are.',
+    labels: ['state'],
+  });
   const workloads = metrics.gauge({ name: 'cloudless_workloads', help: 'Declared workloads.' });
   metrics.onExpose(() => {
     const view = state.view();

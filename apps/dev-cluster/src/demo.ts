@@ -52,9 +52,11 @@ async function killOne(url: string, write: (text: string) => void): Promise<void
   const began = systemClock.now();
   process.kill(pid, 'SIGKILL');
   write(`killed process ${pid} of replica ${victim.id} on ${victim.nodeId}\n`);
-  const isBack = (replica: ReplicaStatus): boolean => replica.id === victim.id && replica.ready && replica.restarts > victim.restarts;
+  const isBack = (replica: ReplicaStatus): boolean =>
+    replica.id === victim.id && replica.ready && replica.restarts > victim.restarts;
   while (!(await read()).status?.replicas.some(isBack)) {
-    if (systemClock.now() - began > RECOVERY_LIMIT_MS) throw new CloudlessError('deadline', `replica ${victim.id} is not ready again`);
+    if (systemClock.now() - began > RECOVERY_LIMIT_MS)
+      throw new CloudlessError('deadline', `replica ${victim.id} is not ready again`);
     await sleep(systemClock, 10);
   }
   write(`ready again after ${Math.round(systemClock.now() - began)} ms: same replica, same node, one restart\n`);

@@ -65,7 +65,12 @@ export async function startDevCluster(options: DevClusterOptions): Promise<DevCl
     await coordinator?.stop(COORDINATOR_GRACE_MS);
   };
   try {
-    const { url, opsUrl } = await start('coordinator', 'coordinator', ['--port', String(options.port), '--ops-port', String(options.opsPort)]);
+    const { url, opsUrl } = await start('coordinator', 'coordinator', [
+      '--port',
+      String(options.port),
+      '--ops-port',
+      String(options.opsPort),
+    ]);
     const agents = await Promise.all(
       Array.from({ length: options.agents }, async (_, index) => {
         const name = `agent-${index + 1}`;

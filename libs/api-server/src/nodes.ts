@@ -46,7 +46,10 @@ export class NodeHandlers {
     const { state, clock } = this.deps;
     const refused = [...(request.csr.length > 0 ? ['csr'] : []), ...(request.token === '' ? [] : ['token'])];
     if (refused.length > 0) {
-      throw new CloudlessError('unimplemented', `${refused.join(', ')}: this cluster has no identities; enrol without ${refused.join(' and ')}`);
+      throw new CloudlessError(
+        'unimplemented',
+        `${refused.join(', ')}: this cluster has no identities; enrol without ${refused.join(' and ')}`,
+      );
     }
     const answer = create(EnrollNodeResponseSchema, { nodeId: request.nodeId, clusterId: state.clusterId });
     const existing = state.view().node(request.nodeId);
@@ -129,10 +132,16 @@ export class NodeHandlers {
     const held = [...state.view().replicasOn(request.nodeId)];
     const live = held.filter(({ value }) => holdsResources(value));
     if (!request.force && live.length > 0) {
-      throw new CloudlessError('precondition', `node "${request.nodeId}" holds ${live.length} replicas; drain it first, or remove it with force`);
+      throw new CloudlessError(
+        'precondition',
+        `node "${request.nodeId}" holds ${live.length} replicas; drain it first, or remove it with force`,
+      );
     }
     if (nodes.status(request.nodeId).alive) {
-      throw new CloudlessError('precondition', `node "${request.nodeId}" is connected; stop its agent first, or it would enrol again at once`);
+      throw new CloudlessError(
+        'precondition',
+        `node "${request.nodeId}" is connected; stop its agent first, or it would enrol again at once`,
+      );
     }
     for (let at = 0; at < held.length; at += MAX_REMOVED_PER_COMMIT) {
       const transaction = state.transaction();
@@ -219,7 +228,10 @@ export class NodeHandlers {
       const event = apply(record);
       if (event === undefined) return this.picture(current.value);
       const transaction: Transaction = this.deps.state.transaction();
-      transaction.require('node', nodeId, current).put('node', nodeId, record).event({ ...about(record), ...event });
+      transaction
+        .require('node', nodeId, current)
+        .put('node', nodeId, record)
+        .event({ ...about(record), ...event });
       try {
         await this.deps.state.commit(transaction);
         return this.picture(record);
@@ -251,7 +263,10 @@ function parseTaintRemoval(text: string, index: number): TaintRemoval {
   const known = Taint_Effect[effect as keyof typeof Taint_Effect];
   if (typeof known === 'number') return { key, effect: known };
   throw new InvalidInputError([
-    { field: `remove_taints[${index}]`, message: `"${effect}" is no effect; write NO_SCHEDULE, PREFER_NO_SCHEDULE or NO_EXECUTE` },
+    {
+      field: `remove_taints[${index}]`,
+      message: `"${effect}" is no effect; write NO_SCHEDULE, PREFER_NO_SCHEDULE or NO_EXECUTE`,
+    },
   ]);
 }
 

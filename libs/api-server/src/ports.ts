@@ -1,4 +1,13 @@
-import type { Condition, ExplainWorkloadResponse, NodeStatus_Phase, NodeUsage, ReplicaStatus, Workload, WorkloadPlan, WorkloadSpec } from '@cloudless/api';
+import type {
+  Condition,
+  ExplainWorkloadResponse,
+  NodeStatus_Phase,
+  NodeUsage,
+  ReplicaStatus,
+  Workload,
+  WorkloadPlan,
+  WorkloadSpec,
+} from '@cloudless/api';
 import type { NodeRecord, ReplicaRecord, WorkloadRecord } from '@cloudless/api/store';
 import type { Clock, Log, Random } from '@cloudless/base';
 import type { ClusterState } from '@cloudless/cluster-state';

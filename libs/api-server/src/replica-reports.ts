@@ -117,7 +117,12 @@ function eventOf(
   };
   if (after.restarts > before.restarts) {
     const why = after.lastExitCode === undefined ? after.reason : `exit code ${after.lastExitCode}`;
-    return { ...about, severity: Severity.WARNING, reason: 'ReplicaRestarted', message: `replica ${after.id} ended (${why}) and was restarted` };
+    return {
+      ...about,
+      severity: Severity.WARNING,
+      reason: 'ReplicaRestarted',
+      message: `replica ${after.id} ended (${why}) and was restarted`,
+    };
   }
   if (after.phase === before.phase) {
     if (!before.ready && after.ready) {
@@ -129,7 +134,12 @@ function eventOf(
     return { ...about, severity: Severity.INFO, reason: 'ReplicaSucceeded', message: `replica ${after.id} ran to completion` };
   }
   if (after.phase === Phase.STOPPED) {
-    return { ...about, severity: Severity.INFO, reason: 'ReplicaStopped', message: `replica ${after.id} stopped: ${after.stopReason || after.reason}` };
+    return {
+      ...about,
+      severity: Severity.INFO,
+      reason: 'ReplicaStopped',
+      message: `replica ${after.id} stopped: ${after.stopReason || after.reason}`,
+    };
   }
   if (after.ready && !before.ready) {
     return { ...about, severity: Severity.INFO, reason: 'ReplicaReady', message: `replica ${after.id} is ready` };

@@ -57,10 +57,17 @@ export async function mutate<Desc extends DescMessage>(
   }
 }
 
-function repeat(record: { readonly method: string; readonly bodyHash: Uint8Array; readonly response: Uint8Array }, method: string, bodyHash: Uint8Array): Workload {
+function repeat(
+  record: { readonly method: string; readonly bodyHash: Uint8Array; readonly response: Uint8Array },
+  method: string,
+  bodyHash: Uint8Array,
+): Workload {
   if (record.method !== method || Buffer.compare(record.bodyHash, bodyHash) !== 0) {
     throw new InvalidInputError([
-      { field: 'request_id', message: `was used for another ${record.method} within the last hour; use a new one for a new request` },
+      {
+        field: 'request_id',
+        message: `was used for another ${record.method} within the last hour; use a new one for a new request`,
+      },
     ]);
   }
   return fromBinary(WorkloadSchema, record.response);

@@ -85,7 +85,10 @@ export class SessionHub {
   requestTunnel(nodeId: string, request: OpenTunnel): boolean {
     const session = this.sessions.get(nodeId);
     if (session === undefined) return false;
-    session.outbox.push(`tunnel/${request.tunnelId}`, create(CoordinatorMessageSchema, { message: { case: 'openTunnel', value: request } }));
+    session.outbox.push(
+      `tunnel/${request.tunnelId}`,
+      create(CoordinatorMessageSchema, { message: { case: 'openTunnel', value: request } }),
+    );
     return true;
   }
 
@@ -149,7 +152,10 @@ export class SessionHub {
       this.takeReport(hello.nodeId, report);
     }
     if (request.inventory?.last === true) this.settleMissing(hello.nodeId, new Set(acknowledged.keys()));
-    const orders = [...this.ordersFor(hello.nodeId, acknowledged), ...(request.inventory?.replicas ?? []).flatMap((report) => this.orphanOrder(report))];
+    const orders = [
+      ...this.ordersFor(hello.nodeId, acknowledged),
+      ...(request.inventory?.replicas ?? []).flatMap((report) => this.orphanOrder(report)),
+    ];
     return create(HeartbeatResponseSchema, { welcome: this.welcome(), orders });
   }
 
@@ -175,10 +181,16 @@ export class SessionHub {
       );
     }
     if (hello.clusterId !== state.clusterId) {
-      throw new CloudlessError('precondition', `node "${hello.nodeId}" belongs to cluster ${hello.clusterId || '(none)'}, this is cluster ${state.clusterId}`);
+      throw new CloudlessError(
+        'precondition',
+        `node "${hello.nodeId}" belongs to cluster ${hello.clusterId || '(none)'}, this is cluster ${state.clusterId}`,
+      );
     }
     if (hello.highestEpoch > state.epoch) {
-      this.deps.log.error('agent has seen a newer leadership than the store', { nodeId: hello.nodeId, epoch: String(hello.highestEpoch) });
+      this.deps.log.error('agent has seen a newer leadership than the store', {
+        nodeId: hello.nodeId,
+        epoch: String(hello.highestEpoch),
+      });
       throw new CloudlessError(
         'precondition',
         `node "${hello.nodeId}" has taken orders of epoch ${hello.highestEpoch}, and this store is at ${state.epoch}: it went back in time`,
@@ -243,7 +255,11 @@ export class SessionHub {
         this.deps.nodes.report(nodeId, message.value.conditions, message.value.usage);
         return;
       case 'refused':
-        this.deps.log.error('agent refused an order', { nodeId, replicaId: message.value.replicaId, reason: message.value.reason });
+        this.deps.log.error('agent refused an order', {
+          nodeId,
+          replicaId: message.value.replicaId,
+          reason: message.value.reason,
+        });
         return;
       case 'tunnelRefused':
         this.tunnels.refused(nodeId, message.value);
@@ -277,7 +293,10 @@ export class SessionHub {
     const view = state.view();
     if (view.replica(report.replicaId) !== undefined) return [];
     if (report.orderRevision > view.revision) {
-      log.error('replica has a newer order than the store', { replicaId: report.replicaId, orderRevision: String(report.orderRevision) });
+      log.error('replica has a newer order than the store', {
+        replicaId: report.replicaId,
+        orderRevision: String(report.orderRevision),
+      });
       return [];
     }
     const ended = report.phase > Phase.STOPPING;
@@ -304,7 +323,16 @@ export class SessionHub {
       if (!stopping && !forgotten) continue;
       const phase = stopping ? Phase.STOPPED : Phase.FAILED;
       const reason = stopping ? '' : `node ${nodeId} no longer knows the replica`;
-      this.reports.take(nodeId, create(ReplicaReportSchema, { replicaId: value.id, workloadUid: value.uid, phase, reason, containerId: value.containerId }));
+      this.reports.take(
+        nodeId,
+        create(ReplicaReportSchema, {
+          replicaId: value.id,
+          workloadUid: value.uid,
+          phase,
+          reason,
+          containerId: value.containerId,
+        }),
+      );
     }
   }
 
@@ -321,7 +349,10 @@ export class SessionHub {
     const common = { epoch: state.epoch, orderRevision: replica.orderRevision, replicaId: replica.id, workloadUid: replica.uid };
     if (!replica.desiredRunning) {
       if (replica.phase === Phase.STOPPED) return undefined;
-      return create(OrderSchema, { ...common, order: { case: 'stop', value: create(StopOrderSchema, { reason: replica.stopReason }) } });
+      return create(OrderSchema, {
+        ...common,
+        order: { case: 'stop', value: create(StopOrderSchema, { reason: replica.stopReason }) },
+      });
     }
     if (!isLive(replica)) return undefined;
     const view = state.view();
@@ -367,7 +398,10 @@ export class SessionHub {
 
   private send(session: Session, order: Order): void {
     if (order.order.case !== 'forget') session.sentAt.set(order.replicaId, this.deps.clock.now());
-    session.outbox.push(`order/${order.replicaId}`, create(CoordinatorMessageSchema, { message: { case: 'order', value: order } }));
+    session.outbox.push(
+      `order/${order.replicaId}`,
+      create(CoordinatorMessageSchema, { message: { case: 'order', value: order } }),
+    );
   }
 
   private arm(): void {

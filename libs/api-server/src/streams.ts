@@ -39,7 +39,9 @@ export class StreamHandlers {
   async *streamLogs(request: StreamLogsRequest, { signal }: HandlerContext): AsyncGenerator<LogEntry> {
     const target = resolveTarget(this.deps.state.view(), request);
     if (request.afterSequence > 0n && target.kind !== 'container') {
-      throw new InvalidInputError([{ field: 'after_sequence', message: 'needs container_id: sequence numbers count within one container' }]);
+      throw new InvalidInputError([
+        { field: 'after_sequence', message: 'needs container_id: sequence numbers count within one container' },
+      ]);
     }
     if (target.kind !== 'workload') yield* this.replicaLogs(target, request, signal);
     else if (request.follow) yield* this.followWorkload(target.uid, request, signal);
@@ -52,7 +54,12 @@ export class StreamHandlers {
     const replica = target.kind === 'workload' ? runningReplica(view, target) : target.replica;
     const containerId = target.kind === 'container' ? target.containerId : replica.containerId;
     if (containerId === '') throw new CloudlessError('precondition', `replica "${replica.id}" has no running container`);
-    const value = Object.assign(clone(ExecCommandRequestSchema, request), { containerId, replicaId: '', namespace: '', name: '' });
+    const value = Object.assign(clone(ExecCommandRequestSchema, request), {
+      containerId,
+      replicaId: '',
+      namespace: '',
+      name: '',
+    });
     for await (const { frame } of this.tunnels.open(replica.nodeId, { case: 'exec', value }, signal)) {
       if (frame.case === 'exec') return frame.value;
     }
@@ -95,7 +102,11 @@ export class StreamHandlers {
    * The lines of one replica or container. A followed one goes on when its agent was away for a while: lines that were
    * shown are not shown again.
    */
-  private async *replicaLogs(target: Exclude<Target, { kind: 'workload' }>, request: StreamLogsRequest, signal: AbortSignal): AsyncGenerator<LogEntry> {
+  private async *replicaLogs(
+    target: Exclude<Target, { kind: 'workload' }>,
+    request: StreamLogsRequest,
+    signal: AbortSignal,
+  ): AsyncGenerator<LogEntry> {
     const { state, clock } = this.deps;
     const shown = new Map<string, bigint>();
     const { id, nodeId } = target.replica;
@@ -159,12 +170,14 @@ export class StreamHandlers {
       try {
         for await (const entry of this.replicaLogs({ kind: 'replica', replica }, wanted, stopping.signal)) {
           if (entry.sequence === 0n) continue;
-          while (lines.length >= MAX_WAITING_LINES && !stopping.signal.aborted) await new Promise<void>((resolve) => (room = resolve));
+          while (lines.length >= MAX_WAITING_LINES && !stopping.signal.aborted)
+            await new Promise<void>((resolve) => (room = resolve));
           lines.push(entry);
           dirty.mark('lines');
         }
       } catch (reason) {
-        if (!stopping.signal.aborted) log.debug('log stream of a replica ended', { replicaId: replica.id, ...errorFields(reason) });
+        if (!stopping.signal.aborted)
+          log.debug('log stream of a replica ended', { replicaId: replica.id, ...errorFields(reason) });
       }
     };
     const attach = (firstAttach: boolean): void => {

@@ -29,9 +29,12 @@ export function resolveTarget(view: ClusterView, request: TargetRequest): Target
     ...(request.name === '' ? [] : ['name']),
   ];
   if (named.length === 0) {
-    throw new InvalidInputError([{ field: 'container_id', message: 'name a container_id, a replica_id, or the name of a workload' }]);
+    throw new InvalidInputError([
+      { field: 'container_id', message: 'name a container_id, a replica_id, or the name of a workload' },
+    ]);
   }
-  if (named.length > 1) throw new InvalidInputError([{ field: named[1] ?? '', message: `cannot be combined with ${named[0] ?? ''}` }]);
+  if (named.length > 1)
+    throw new InvalidInputError([{ field: named[1] ?? '', message: `cannot be combined with ${named[0] ?? ''}` }]);
   if (request.containerId !== '') return findContainer(view, request.containerId);
   if (request.replicaId !== '') {
     const replica = view.replica(request.replicaId)?.value;
@@ -53,7 +56,9 @@ export function findContainer(view: ClusterView, prefix: string): Extract<Target
   const [first, second] = matches;
   if (first === undefined) throw new CloudlessError('notFound', `container "${prefix}" not found`);
   if (second !== undefined) {
-    throw new InvalidInputError([{ field: 'container_id', message: `"${prefix}" begins the id of ${matches.length} containers; give more digits` }]);
+    throw new InvalidInputError([
+      { field: 'container_id', message: `"${prefix}" begins the id of ${matches.length} containers; give more digits` },
+    ]);
   }
   return first;
 }

@@ -32,7 +32,8 @@ export class TunnelHub {
     private readonly sessions: SessionHub,
   ) {
     sessions.announceTunnels({
-      refused: (nodeId, { tunnelId, reason }) => this.refuse(nodeId, tunnelId, new CloudlessError('exhausted', `node "${nodeId}": ${reason}`)),
+      refused: (nodeId, { tunnelId, reason }) =>
+        this.refuse(nodeId, tunnelId, new CloudlessError('exhausted', `node "${nodeId}": ${reason}`)),
       gone: (nodeId) => {
         for (const [tunnelId, { nodeId: of }] of this.waiting) {
           if (of === nodeId) this.refuse(nodeId, tunnelId, unreachable(nodeId));
@@ -60,7 +61,9 @@ export class TunnelHub {
       const frames = await new Promise<AsyncIterator<TunnelFrame>>((resolve, reject) => {
         const done = new Promise<void>((ended) => (finish = ended));
         this.waiting.set(tunnelId, { nodeId, resolve, reject, done });
-        timer = clock.setTimer(DIAL_WITHIN_MS, () => reject(new CloudlessError('unavailable', `node "${nodeId}" did not answer in time`)));
+        timer = clock.setTimer(DIAL_WITHIN_MS, () =>
+          reject(new CloudlessError('unavailable', `node "${nodeId}" did not answer in time`)),
+        );
         onAbort = () => reject(new CloudlessError('unavailable', 'the caller has gone'));
         signal.addEventListener('abort', onAbort, { once: true });
         const request = create(OpenTunnelSchema, { tunnelId, dialWithin: durationFromMs(DIAL_WITHIN_MS), target });

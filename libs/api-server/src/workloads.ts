@@ -36,7 +36,13 @@ import {
   type WorkloadPlan,
   type WorkloadSpec,
 } from '@cloudless/api';
-import { ControlRecordSchema, VersionRecordSchema, WorkloadRecordSchema, type ReplicaRecord, type WorkloadRecord } from '@cloudless/api/store';
+import {
+  ControlRecordSchema,
+  VersionRecordSchema,
+  WorkloadRecordSchema,
+  type ReplicaRecord,
+  type WorkloadRecord,
+} from '@cloudless/api/store';
 import { CloudlessError, InvalidInputError, randomHex } from '@cloudless/base';
 import { nameKeyId, versionKeyId, type ClusterView, type Stored } from '@cloudless/cluster-state';
 import type { HandlerContext } from '@connectrpc/connect';
@@ -73,7 +79,11 @@ export class WorkloadHandlers {
         .put('workload', uid, record)
         .put('version', versionKeyId(uid, 1), this.versionRecord(record))
         .put('control', uid, create(ControlRecordSchema, { uid, nextSequence: 1n }))
-        .event({ ...this.about(record, request.requestId), reason: 'WorkloadCreated', message: `workload ${namespace}/${request.name} was created` });
+        .event({
+          ...this.about(record, request.requestId),
+          reason: 'WorkloadCreated',
+          message: `workload ${namespace}/${request.name} was created`,
+        });
       return { result: this.deps.pictures.read(record, true), transaction };
     });
   };
@@ -113,7 +123,8 @@ export class WorkloadHandlers {
       return { result: this.deps.pictures.read(record, true), transaction };
     });
 
-  getWorkload = (request: GetWorkloadRequest): Workload => this.deps.pictures.read(found(this.deps.state.view(), request).value, true);
+  getWorkload = (request: GetWorkloadRequest): Workload =>
+    this.deps.pictures.read(found(this.deps.state.view(), request).value, true);
 
   listWorkloads = (request: ListWorkloadsRequest): ListWorkloadsResponse => {
     const selector = parseLabelSelector(request.labelSelector);
@@ -136,7 +147,11 @@ export class WorkloadHandlers {
       (request.name === '' || record.name === request.name) &&
       matchesLabels(selector, record.spec?.labels ?? {});
     const item = (kind: WatchKind, workload?: Workload): WatchWorkloadsResponse =>
-      create(WatchWorkloadsResponseSchema, { kind, revision: state.view().revision, ...(workload === undefined ? {} : { workload }) });
+      create(WatchWorkloadsResponseSchema, {
+        kind,
+        revision: state.view().revision,
+        ...(workload === undefined ? {} : { workload }),
+      });
     const dirty = new DirtyKeys();
     const shown = new Map<string, WorkloadRecord>();
     const unsubscribes = [
@@ -208,7 +223,11 @@ export class WorkloadHandlers {
     const transaction = this.deps.state.transaction().require('workload', uid, current).put('workload', uid, record);
     if (newVersion) transaction.put('version', versionKeyId(uid, record.version), this.versionRecord(record));
     const what = newVersion ? `is version ${record.version} now` : `wants ${spec.replicas ?? 1} replicas now`;
-    transaction.event({ ...this.about(record, requestId), reason, message: `workload ${namespace}/${name} ${what} (generation ${record.generation})` });
+    transaction.event({
+      ...this.about(record, requestId),
+      reason,
+      message: `workload ${namespace}/${name} ${what} (generation ${record.generation})`,
+    });
     return { result: this.deps.pictures.read(record, true), transaction };
   }
 
@@ -269,7 +288,10 @@ function checkGeneration(record: WorkloadRecord, expected: bigint | undefined): 
 }
 
 function existsError({ namespace, name, deletionRequestedAt }: WorkloadRecord): CloudlessError {
-  const hint = deletionRequestedAt === undefined ? 'already exists; update it, or choose another name' : 'is being deleted; wait until it is gone';
+  const hint =
+    deletionRequestedAt === undefined
+      ? 'already exists; update it, or choose another name'
+      : 'is being deleted; wait until it is gone';
   return new CloudlessError('exists', `workload "${namespace}/${name}" ${hint}`);
 }
 

@@ -69,7 +69,10 @@ export function createErrorInterceptor(onInternal: (rpc: string, reason: unknown
   };
 }
 
-async function* convertFailures<Item>(items: AsyncIterable<Item>, convert: (reason: unknown) => ConnectError): AsyncGenerator<Item> {
+async function* convertFailures<Item>(
+  items: AsyncIterable<Item>,
+  convert: (reason: unknown) => ConnectError,
+): AsyncGenerator<Item> {
   try {
     yield* items;
   } catch (reason) {

@@ -37,7 +37,9 @@ function parseCondition(part: string, field: string): LabelCondition {
   }
   const exists = EXISTS.exec(part);
   if (exists?.[2] !== undefined) return { kind: exists[1] === '!' ? 'absent' : 'exists', key: exists[2] };
-  throw new InvalidInputError([{ field, message: `cannot read "${part}"; write key=value, key!=value, key, !key or key in (a,b)` }]);
+  throw new InvalidInputError([
+    { field, message: `cannot read "${part}"; write key=value, key!=value, key, !key or key in (a,b)` },
+  ]);
 }
 
 function splitOutsideParentheses(text: string): string[] {

@@ -31,7 +31,12 @@ export function pageOf<Item>(
   return { items, nextPageToken: more ? toPageToken(keyOf(last)) : '' };
 }
 
-function firstAfter<Item>(sorted: readonly Item[], keyOf: (item: Item) => string, after: string, compare: (a: string, b: string) => number): number {
+function firstAfter<Item>(
+  sorted: readonly Item[],
+  keyOf: (item: Item) => string,
+  after: string,
+  compare: (a: string, b: string) => number,
+): number {
   let low = 0;
   let high = sorted.length;
   while (low < high) {
@@ -51,7 +56,9 @@ function toPageToken(key: string): string {
 
 function parsePageToken(token: string): string {
   const refuse = (): never => {
-    throw new InvalidInputError([{ field: 'page_token', message: 'is not one this server made; pass next_page_token of the last page unchanged' }]);
+    throw new InvalidInputError([
+      { field: 'page_token', message: 'is not one this server made; pass next_page_token of the last page unchanged' },
+    ]);
   };
   if (!token.startsWith(TOKEN_PREFIX)) return refuse();
   try {

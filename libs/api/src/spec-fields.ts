@@ -64,7 +64,9 @@ function applyPath(target: ReflectMessage, source: ReflectMessage, path: string)
     return;
   }
   if (!isEntered(field)) {
-    throw new InvalidInputError([{ field: 'update_mask', message: `"${path}" goes below "${head ?? ''}", which is replaced as a whole` }]);
+    throw new InvalidInputError([
+      { field: 'update_mask', message: `"${path}" goes below "${head ?? ''}", which is replaced as a whole` },
+    ]);
   }
   const inner = reflect(field.message, target.isSet(field) ? target.get(field).message : undefined);
   const innerSource = reflect(field.message, source.isSet(field) ? source.get(field).message : undefined);
@@ -85,8 +87,14 @@ function diffMessages(before: ReflectMessage | undefined, after: ReflectMessage 
     if (!hasBefore && !hasAfter) return [];
     const path = `${prefix}${field.name}`;
     if (isEntered(field)) {
-      const inner = diffMessages(hasBefore ? before?.get(field) : undefined, hasAfter ? after?.get(field) : undefined, `${path}.`);
-      return inner.length > 0 || hasBefore === hasAfter ? inner : [change(path, hasBefore ? {} : undefined, hasAfter ? {} : undefined)];
+      const inner = diffMessages(
+        hasBefore ? before?.get(field) : undefined,
+        hasAfter ? after?.get(field) : undefined,
+        `${path}.`,
+      );
+      return inner.length > 0 || hasBefore === hasAfter
+        ? inner
+        : [change(path, hasBefore ? {} : undefined, hasAfter ? {} : undefined)];
     }
     const left = hasBefore ? jsonOf(before?.message, field) : undefined;
     const right = hasAfter ? jsonOf(after?.message, field) : undefined;

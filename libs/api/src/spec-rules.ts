@@ -29,7 +29,10 @@ export function checkSpec(spec: WorkloadSpec): void {
 
 function* startRules(spec: WorkloadSpec): Generator<Violation> {
   if (spec.image === '' && spec.command.length === 0) {
-    yield { field: 'spec', message: 'image or command is required: an image to run in a container, or a command to run as a process' };
+    yield {
+      field: 'spec',
+      message: 'image or command is required: an image to run in a container, or a command to run as a process',
+    };
   }
   if (spec.command[0] === '') yield { field: 'spec.command[0]', message: 'must name an executable' };
   if (spec.image !== '' && spec.runtime === 'process') {
@@ -56,7 +59,8 @@ function* portRules(spec: WorkloadSpec): Generator<Violation> {
     const name = portNameOf(port);
     const number = `${port.containerPort}/${port.protocol}`;
     if (names.has(name)) yield { field: `spec.ports[${index}].name`, message: `"${name}" is used twice` };
-    if (numbers.has(number)) yield { field: `spec.ports[${index}].container_port`, message: `${port.containerPort} is declared twice` };
+    if (numbers.has(number))
+      yield { field: `spec.ports[${index}].container_port`, message: `${port.containerPort} is declared twice` };
     names.add(name);
     numbers.add(number);
   }
@@ -67,7 +71,10 @@ function* resourceRules(spec: WorkloadSpec): Generator<Violation> {
   const cpu = limits?.cpuMillis ?? 0;
   const memory = limits?.memoryBytes ?? 0n;
   if (cpu > 0 && (requests?.cpuMillis ?? DEFAULTS.cpuMillis) > cpu) {
-    yield { field: 'spec.resources.limits.cpu_millis', message: `${cpu} is below the request of ${requests?.cpuMillis ?? DEFAULTS.cpuMillis}` };
+    yield {
+      field: 'spec.resources.limits.cpu_millis',
+      message: `${cpu} is below the request of ${requests?.cpuMillis ?? DEFAULTS.cpuMillis}`,
+    };
   }
   if (memory > 0n && (requests?.memoryBytes ?? DEFAULTS.memoryBytes) > memory) {
     yield {
@@ -113,7 +120,8 @@ function unsupportedFields(spec: WorkloadSpec): string[] {
     ...resourceChecks('spec.resources.limits', resources?.limits),
     ...spec.ports.map((port, index) => [`spec.ports[${index}].host_port`, port.hostPort !== 0] as const),
     ...(placement?.tolerations ?? []).map(
-      (toleration, index) => [`spec.placement.tolerations[${index}].toleration_period`, toleration.tolerationPeriod !== undefined] as const,
+      (toleration, index) =>
+        [`spec.placement.tolerations[${index}].toleration_period`, toleration.tolerationPeriod !== undefined] as const,
     ),
     ['spec.rollout.strategy', (rollout?.strategy ?? Rollout_Strategy.ROLLING_UPDATE) !== Rollout_Strategy.ROLLING_UPDATE],
     ['spec.rollout.progress_deadline', differs(rollout?.progressDeadline, DEFAULTS.progressDeadlineMs)],

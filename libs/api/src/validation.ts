@@ -6,7 +6,8 @@ import type { Interceptor } from '@connectrpc/connect';
 
 /** What a pattern of the proto means, for people. */
 const patternText: Readonly<Record<string, string>> = {
-  '^[a-z0-9]([a-z0-9-]*[a-z0-9])?$': 'must be a DNS label: lower-case letters, digits and "-", beginning and ending with a letter or digit',
+  '^[a-z0-9]([a-z0-9-]*[a-z0-9])?$':
+    'must be a DNS label: lower-case letters, digits and "-", beginning and ending with a letter or digit',
   '^([a-z0-9]([a-z0-9-]*[a-z0-9])?)?$':
     'must be a DNS label: lower-case letters, digits and "-", beginning and ending with a letter or digit',
   '^([0-9a-f]{12,64})?$': 'must be 12 to 64 lower-case hex digits',

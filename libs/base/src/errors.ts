@@ -51,7 +51,11 @@ export function errorMessageOf(reason: unknown): string {
 }
 
 /** A thrown value and its whole cause chain as log fields. */
-export function errorFields(reason: unknown): { readonly error: string; readonly errorName?: string; readonly causes?: readonly string[] } {
+export function errorFields(reason: unknown): {
+  readonly error: string;
+  readonly errorName?: string;
+  readonly causes?: readonly string[];
+} {
   if (!(reason instanceof Error)) return { error: String(reason) };
   const causes: string[] = [];
   let cause = reason.cause;

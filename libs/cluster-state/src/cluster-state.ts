@@ -45,7 +45,8 @@ export async function openClusterState(options: ClusterStateOptions): Promise<Cl
 export class ClusterState {
   private readonly indexed = new IndexedView();
   private readonly listeners = new Set<ChangeListener>();
-  private waiters: { readonly revision: Revision; readonly resolve: () => void; readonly reject: (reason: unknown) => void }[] = [];
+  private waiters: { readonly revision: Revision; readonly resolve: () => void; readonly reject: (reason: unknown) => void }[] =
+    [];
   private readonly stopping = new AbortController();
   private following: Promise<void> = Promise.resolve();
   private broken: unknown;
@@ -93,7 +94,8 @@ export class ClusterState {
    * @throws `RevisionConflictError` when a record was changed since it was read: read and plan again.
    */
   async commit(transaction: Transaction): Promise<Revision> {
-    if (this.broken !== undefined) throw new CloudlessError('unavailable', 'the state store is out of order', { cause: this.broken });
+    if (this.broken !== undefined)
+      throw new CloudlessError('unavailable', 'the state store is out of order', { cause: this.broken });
     const { revision } = await this.options.store.txn(transaction.compares(), transaction.operations());
     await this.reached(revision);
     return revision;
@@ -226,11 +228,24 @@ export class ClusterState {
     const before = this.indexed.get('leader', LEADER_KEY);
     const epoch = (before?.value.epoch ?? 0n) + 1n;
     const record = create(LeaderRecordSchema, { epoch, holder: this.options.holder });
-    const transaction = new Transaction(this.stamp).require('leader', LEADER_KEY, before ?? 'absent').put('leader', LEADER_KEY, record);
+    const transaction = new Transaction(this.stamp)
+      .require('leader', LEADER_KEY, before ?? 'absent')
+      .put('leader', LEADER_KEY, record);
     const revision = await this.commit(transaction);
     this.leadership = { value: epoch, revision };
   }
 }
 
-const ALL_KINDS: readonly RecordKind[] = ['meta', 'leader', 'workload', 'name', 'version', 'control', 'replica', 'node', 'event', 'request'];
+const ALL_KINDS: readonly RecordKind[] = [
+  'meta',
+  'leader',
+  'workload',
+  'name',
+  'version',
+  'control',
+  'replica',
+  'node',
+  'event',
+  'request',
+];
 const CLUSTER_ID_BYTES = 8;

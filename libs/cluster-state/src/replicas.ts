@@ -3,7 +3,10 @@ import { ReplicaStatus_Phase as Phase } from '@cloudless/api';
 import { ReplicaRecordSchema, type ReplicaRecord } from '@cloudless/api/store';
 
 /** A changed copy of a replica; the record in the view stays as it is. */
-export function copyReplica(replica: ReplicaRecord, changes: Partial<MessageInitShape<typeof ReplicaRecordSchema>>): ReplicaRecord {
+export function copyReplica(
+  replica: ReplicaRecord,
+  changes: Partial<MessageInitShape<typeof ReplicaRecordSchema>>,
+): ReplicaRecord {
   return Object.assign(clone(ReplicaRecordSchema, replica), changes);
 }
 

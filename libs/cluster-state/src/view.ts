@@ -1,5 +1,12 @@
 import type { Event } from '@cloudless/api';
-import type { ControlRecord, NodeRecord, ReplicaRecord, RequestRecord, VersionRecord, WorkloadRecord } from '@cloudless/api/store';
+import type {
+  ControlRecord,
+  NodeRecord,
+  ReplicaRecord,
+  RequestRecord,
+  VersionRecord,
+  WorkloadRecord,
+} from '@cloudless/api/store';
 import type { Revision } from '@cloudless/state-store';
 import { nameKeyId, type RecordKind, type RecordOf } from './records.js';
 
@@ -148,8 +155,14 @@ export class IndexedView implements ClusterView {
     else map.set(id, after);
     if (kind === 'event') this.appendEvent(after as Stored<Event> | undefined, before !== undefined);
     if (kind === 'version') this.indexVersion(id, after?.value as VersionRecord | undefined);
-    if (kind === 'replica') this.indexReplica(before as Stored<ReplicaRecord> | undefined, after as Stored<ReplicaRecord> | undefined);
-    return { kind, id, ...(before === undefined ? {} : { before: before.value }), ...(after === undefined ? {} : { after: after.value }) };
+    if (kind === 'replica')
+      this.indexReplica(before as Stored<ReplicaRecord> | undefined, after as Stored<ReplicaRecord> | undefined);
+    return {
+      kind,
+      id,
+      ...(before === undefined ? {} : { before: before.value }),
+      ...(after === undefined ? {} : { after: after.value }),
+    };
   }
 
   /** New events come in order, so the sorted list grows at its end; anything else makes it anew when next asked for. */

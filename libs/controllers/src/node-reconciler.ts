@@ -1,6 +1,11 @@
 import { clone } from '@bufbuild/protobuf';
 import { timestampFromMs } from '@bufbuild/protobuf/wkt';
-import { Event_Category as Category, Event_Severity as Severity, NodeStatus_Phase as NodePhase, ReplicaStatus_Phase as Phase } from '@cloudless/api';
+import {
+  Event_Category as Category,
+  Event_Severity as Severity,
+  NodeStatus_Phase as NodePhase,
+  ReplicaStatus_Phase as Phase,
+} from '@cloudless/api';
 import { NodeRecordSchema, type NodeRecord } from '@cloudless/api/store';
 import { WorkQueue, errorFields, errorKindOf, type Clock, type Log, type Random, type WorkResult } from '@cloudless/base';
 import { copyReplica, holdsResources, type ClusterState, type Stored } from '@cloudless/cluster-state';
@@ -129,7 +134,11 @@ export class NodeReconciler {
   }
 }
 
-function putNode(transaction: ReturnType<ClusterState['transaction']>, node: Stored<NodeRecord>, changes: { readonly lost: boolean }): void {
+function putNode(
+  transaction: ReturnType<ClusterState['transaction']>,
+  node: Stored<NodeRecord>,
+  changes: { readonly lost: boolean },
+): void {
   const next = Object.assign(clone(NodeRecordSchema, node.value), changes);
   transaction.require('node', next.id, node).put('node', next.id, next);
 }

@@ -95,9 +95,7 @@ export class Placer {
     const view = state.view();
     const template = view.version(batch.workload.uid, batch.version)?.template;
     if (template === undefined) return 'none';
-    const replicas = batch.replicas
-      .sort((a, b) => Number(a.value.sequence - b.value.sequence))
-      .slice(0, MAX_PLACED_PER_COMMIT);
+    const replicas = batch.replicas.sort((a, b) => Number(a.value.sequence - b.value.sequence)).slice(0, MAX_PLACED_PER_COMMIT);
     const placements = cluster.place(toPlacementRequest(batch.workload, template), replicas.length);
     const transaction = state.transaction();
     const placedOn: string[] = [];
@@ -117,7 +115,11 @@ export class Placer {
       if (errorKindOf(reason) === 'conflict') return 'conflict';
       throw reason;
     }
-    this.deps.log.info('replicas placed', { workloadId: batch.workload.uid, placed: placedOn.length, unplaced: replicas.length - placedOn.length });
+    this.deps.log.info('replicas placed', {
+      workloadId: batch.workload.uid,
+      placed: placedOn.length,
+      unplaced: replicas.length - placedOn.length,
+    });
     return placedOn.length > 0 ? 'some' : 'none';
   }
 }

@@ -57,7 +57,9 @@ export class Planner {
   plan(subject: PlanSubject): WorkloadPlan {
     const { current, spec } = subject;
     const changes = diffSpecs(current?.spec ?? create(WorkloadSpecSchema), spec);
-    const newVersion = current === undefined || !equals(WorkloadSpecSchema, toTemplate(current.spec ?? create(WorkloadSpecSchema)), toTemplate(spec));
+    const newVersion =
+      current === undefined ||
+      !equals(WorkloadSpecSchema, toTemplate(current.spec ?? create(WorkloadSpecSchema)), toTemplate(spec));
     const planned = this.plannedRecord(subject, newVersion);
     const { laid, limits } = this.lay(planned);
     const { placements, unplaced, reasons } = this.placeAhead(planned, laid);
@@ -81,7 +83,9 @@ export class Planner {
       highestLive: laid.highestLive,
       warnings: [
         ...(laid.verdict.kind === 'stuck' ? [laid.verdict.reason.text] : []),
-        ...(unplaced > 0 ? [`${unplaced} ${unplaced === 1 ? 'replica' : 'replicas'} would find no node: ${describeReasons(reasons)}`] : []),
+        ...(unplaced > 0
+          ? [`${unplaced} ${unplaced === 1 ? 'replica' : 'replicas'} would find no node: ${describeReasons(reasons)}`]
+          : []),
       ],
     });
   }
@@ -105,7 +109,14 @@ export class Planner {
         const node = state.view().node(verdict.nodeId)?.value;
         const zone = node === undefined ? '' : effectiveNode(node).zone;
         const { nodeId, fits, score, terms } = verdict;
-        return create(NodeVerdictSchema, { nodeId, zone, fits, reason: verdict.fits ? '' : verdict.detail, score, terms: create(ScoreTermsSchema, terms) });
+        return create(NodeVerdictSchema, {
+          nodeId,
+          zone,
+          fits,
+          reason: verdict.fits ? '' : verdict.detail,
+          score,
+          terms: create(ScoreTermsSchema, terms),
+        });
       }),
       replicas: status?.replicas ?? [],
     });
@@ -148,7 +159,11 @@ export class Planner {
         continue;
       }
       const node = this.deps.state.view().node(placement.nodeId)?.value;
-      placements.push({ nodeId: placement.nodeId, zone: node === undefined ? '' : effectiveNode(node).zone, score: placement.score });
+      placements.push({
+        nodeId: placement.nodeId,
+        zone: node === undefined ? '' : effectiveNode(node).zone,
+        score: placement.score,
+      });
       cluster.reserve({
         replicaId: toReplicaId(`planned-${index}`),
         nodeId: placement.nodeId,
@@ -167,7 +182,9 @@ export class Planner {
     return laid.steps.map(({ step, ready, live }) =>
       create(PlannedStepSchema, {
         description:
-          step.kind === 'createReplica' ? `create 1 of version ${step.version}` : `stop 1 of version ${versionOf(step.replicaId)}`,
+          step.kind === 'createReplica'
+            ? `create 1 of version ${step.version}`
+            : `stop 1 of version ${versionOf(step.replicaId)}`,
         ready,
         live,
       }),

@@ -34,7 +34,12 @@ export function limitsOf(spec: WorkloadSpec, desired: number): RolloutLimits {
 }
 
 /** @param desired - Replicas that are wanted now: 0 while the workload is being deleted. */
-export function toRolloutInput(sources: RolloutSources, workload: WorkloadRecord, replicas: readonly ReplicaRecord[], desired: number): RolloutInput {
+export function toRolloutInput(
+  sources: RolloutSources,
+  workload: WorkloadRecord,
+  replicas: readonly ReplicaRecord[],
+  desired: number,
+): RolloutInput {
   const spec = withDefaults(workload.spec ?? create(WorkloadSpecSchema));
   const minReadyMs = msOf(spec.rollout?.minReadyDuration);
   let nextFreshMs: number | undefined;
@@ -51,7 +56,8 @@ export function toRolloutInput(sources: RolloutSources, workload: WorkloadRecord
       desired: replica.desiredRunning ? 'running' : 'stopped',
       lost: replica.lost,
       draining: sources.view.node(replica.nodeId)?.value.draining ?? false,
-      unheard: replica.nodeId !== '' && !sources.nodes.status(replica.nodeId).alive,
+      // Ready for a moment only, or on a node that is silent: it serves, so it is not free to go.
+      unproven: readyForMs !== undefined || (replica.nodeId !== '' && !sources.nodes.status(replica.nodeId).alive),
       createdSequence: Number(replica.sequence),
     };
   };

@@ -109,7 +109,11 @@ export function toPlacementRequest(workload: WorkloadRecord, template: WorkloadS
 }
 
 /** What a placed replica holds of its node. */
-export function toReservation(workload: { readonly namespace: string }, replica: ReplicaRecord, template: WorkloadSpec): Reservation {
+export function toReservation(
+  workload: { readonly namespace: string },
+  replica: ReplicaRecord,
+  template: WorkloadSpec,
+): Reservation {
   return {
     replicaId: toReplicaId(replica.id),
     nodeId: toNodeId(replica.nodeId),

@@ -7,9 +7,34 @@ import {
   RestartPolicy_Policy as RestartMode,
   RolloutStatus_Phase as RolloutPhase,
 } from '@cloudless/api';
-import { ControlRecordSchema, ReplicaRecordSchema, type ControlRecord, type ReplicaRecord, type WorkloadRecord } from '@cloudless/api/store';
-import { WorkQueue, errorFields, errorKindOf, replicaIdOf, toWorkloadId, type Clock, type Log, type Random, type WorkResult } from '@cloudless/base';
-import { copyReplica, isLive, nameKeyId, versionKeyId, type ClusterState, type RecordChange, type Stored, type Transaction } from '@cloudless/cluster-state';
+import {
+  ControlRecordSchema,
+  ReplicaRecordSchema,
+  type ControlRecord,
+  type ReplicaRecord,
+  type WorkloadRecord,
+} from '@cloudless/api/store';
+import {
+  WorkQueue,
+  errorFields,
+  errorKindOf,
+  replicaIdOf,
+  toWorkloadId,
+  type Clock,
+  type Log,
+  type Random,
+  type WorkResult,
+} from '@cloudless/base';
+import {
+  copyReplica,
+  isLive,
+  nameKeyId,
+  versionKeyId,
+  type ClusterState,
+  type RecordChange,
+  type Stored,
+  type Transaction,
+} from '@cloudless/cluster-state';
 import { nextSteps, type RolloutDecision, type RolloutStep } from '@cloudless/rollout';
 import type { NodeDirectory } from './node-directory.js';
 import type { Readiness } from './readiness.js';
@@ -159,7 +184,9 @@ export class WorkloadReconciler {
   private isForgettable(pass: Pass, replica: ReplicaRecord): boolean {
     if (this.isFinal(pass, replica)) return !replica.desiredRunning;
     if (replica.phase === Phase.SUCCEEDED) return true;
-    return pass.replicas.some(({ value }) => value.slot === replica.slot && value.sequence > replica.sequence && value.phase === Phase.FAILED);
+    return pass.replicas.some(
+      ({ value }) => value.slot === replica.slot && value.sequence > replica.sequence && value.phase === Phase.FAILED,
+    );
   }
 
   private async advance(pass: Pass): Promise<WorkResult> {
@@ -171,7 +198,8 @@ export class WorkloadReconciler {
     const { observed, nextFreshMs } = toRolloutInput({ view: state.view(), nodes, readiness }, workload.value, values, wanted);
     const decision = nextSteps(observed);
     if (deleting && decision.kind === 'converged') return this.removeWorkload(pass);
-    const { taken, delayMs } = decision.kind === 'steps' ? this.applySteps(pass, decision.steps) : { taken: 0, delayMs: undefined };
+    const { taken, delayMs } =
+      decision.kind === 'steps' ? this.applySteps(pass, decision.steps) : { taken: 0, delayMs: undefined };
     this.noteProgress(pass, decision);
     this.pruneVersions(pass);
     if (taken > 0 || !sameControl(pass.control.value, next) || pass.transaction.size > 0) return this.commit(pass, taken);
@@ -179,7 +207,10 @@ export class WorkloadReconciler {
     return Number.isFinite(wakeMs) ? { kind: 'after', delayMs: wakeMs } : { kind: 'done' };
   }
 
-  private applySteps(pass: Pass, steps: readonly RolloutStep[]): { readonly taken: number; readonly delayMs: number | undefined } {
+  private applySteps(
+    pass: Pass,
+    steps: readonly RolloutStep[],
+  ): { readonly taken: number; readonly delayMs: number | undefined } {
     const { next } = pass;
     const byId = new Map(pass.replicas.map((replica) => [replica.value.id, replica]));
     const slots = new FreeSlots(pass.replicas.map(({ value }) => value).filter((value) => value.desiredRunning));
@@ -229,7 +260,11 @@ export class WorkloadReconciler {
       transaction.deleteReplica(replica);
       return;
     }
-    const stopReason = deleting ? 'the workload is being deleted' : value.version === workload.value.version ? 'scaled down or moved' : 'replaced by a newer version';
+    const stopReason = deleting
+      ? 'the workload is being deleted'
+      : value.version === workload.value.version
+        ? 'scaled down or moved'
+        : 'replaced by a newer version';
     transaction.updateReplica(
       replica,
       copyReplica(value, { desiredRunning: false, stopReason, orderRevision: this.deps.state.view().revision }),
@@ -243,7 +278,10 @@ export class WorkloadReconciler {
     const about = { category: Category.ROLLOUT, namespace: workload.value.namespace, workload: workload.value.name };
     if (next.activeVersion !== workload.value.version && next.rolloutPhase !== RolloutPhase.IN_PROGRESS) {
       next.rolloutPhase = RolloutPhase.IN_PROGRESS;
-      const message = next.activeVersion === 0 ? 'version 1 is being started' : `version ${workload.value.version} replaces version ${next.activeVersion}`;
+      const message =
+        next.activeVersion === 0
+          ? 'version 1 is being started'
+          : `version ${workload.value.version} replaces version ${next.activeVersion}`;
       transaction.event({ ...about, severity: Severity.INFO, reason: 'RolloutStarted', message });
     }
     next.rolloutReason = decision.kind === 'waiting' ? decision.reason.text : '';
@@ -292,7 +330,8 @@ export class WorkloadReconciler {
     pass.transaction.require('control', uid, pass.control).put('control', uid, pass.next);
     pass.transaction.require('workload', uid, pass.workload);
     const result = await this.tryCommit(pass.transaction);
-    if (result.kind === 'again') this.deps.log.info('workload advanced', { workloadId: uid, steps, revision: String(this.deps.state.view().revision) });
+    if (result.kind === 'again')
+      this.deps.log.info('workload advanced', { workloadId: uid, steps, revision: String(this.deps.state.view().revision) });
     return result;
   }
 

@@ -1,4 +1,4 @@
-import { createMetrics, startLoopLagMeter } from './index.js';
+import { createMetrics } from './index.js';
 import { MAX_SERIES } from './metrics.js';
 
 describe('createMetrics', () => {
@@ -54,27 +54,5 @@ describe('createMetrics', () => {
   it('shows the process only when asked', async () => {
     expect(await createMetrics().expose()).not.toContain('process_cpu');
     expect(await createMetrics({ process: true }).expose()).toContain('process_cpu_seconds_total');
-  });
-});
-
-describe('startLoopLagMeter', () => {
-  it('sees a loop that was held, once', async () => {
-    const meter = startLoopLagMeter();
-    const turn = (): Promise<void> => new Promise((resolve) => setTimeout(resolve, 25)); // samples are taken by a timer of 10 ms
-    await turn();
-    meter.takeMaxMs();
-    Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 200);
-    await turn();
-    expect(meter.takeMaxMs()).toBeGreaterThan(100);
-    expect(meter.takeMaxMs()).toBeLessThan(100);
-    meter.close();
-    expect(meter.takeMaxMs()).toBe(0);
-  });
-
-  it('shows its measure as a metric, without taking it from who else asks', async () => {
-    const metrics = createMetrics();
-    const meter = startLoopLagMeter(metrics);
-    expect(await metrics.expose()).toMatch(/cloudless_event_loop_lag_seconds \d/);
-    meter.close();
   });
 });

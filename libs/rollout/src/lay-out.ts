@@ -148,4 +148,4 @@ function plannedReplica(input: RolloutObserved, index: number): RolloutReplica {
 }
 
 const heard = (replica: RolloutReplica): RolloutReplica =>
-  replica.unheard === true ? { ...replica, ready: true, unheard: false } : replica;
+  replica.unproven === true ? { ...replica, ready: true, unproven: false } : replica;

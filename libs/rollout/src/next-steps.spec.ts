@@ -39,12 +39,12 @@ describe('nextSteps: create and scale', () => {
       gives: { creates: 0, stops: ['103', '102', '101'] },
     },
     {
-      name: 'scale-down takes unready ones before unheard ones',
+      name: 'scale-down takes unready ones before unproven ones',
       changes: {
         want: 2,
         replicas: [
           ...current(1),
-          aReplica(103, { version: 2, ready: false, unheard: true }),
+          aReplica(103, { version: 2, ready: false, unproven: true }),
           aReplica(99, { version: 2, ready: false }),
         ],
       },
@@ -147,7 +147,7 @@ describe('nextSteps: update', () => {
   ])('$name', ({ changes, gives }) => expect(decide(changes)).toEqual(gives));
 });
 
-describe('nextSteps: lost, draining and unheard replicas', () => {
+describe('nextSteps: lost, draining and unproven replicas', () => {
   it.each([
     {
       name: 'a lost replica is replaced, the others stay',
@@ -204,23 +204,23 @@ describe('nextSteps: lost, draining and unheard replicas', () => {
       gives: { creates: 2, stops: ['0'] },
     },
     {
-      name: 'an unheard old replica stays while the others do not hold the floor',
-      changes: { minAvailable: 2, replicas: old(3, { ready: false, unheard: true }) },
+      name: 'an unproven old replica stays while the others do not hold the floor',
+      changes: { minAvailable: 2, replicas: old(3, { ready: false, unproven: true }) },
       gives: { creates: 1, stops: [] },
     },
     {
       name: 'and goes when they do',
-      changes: { minAvailable: 2, replicas: [...current(2), aReplica(1, { ready: false, unheard: true })] },
+      changes: { minAvailable: 2, replicas: [...current(2), aReplica(1, { ready: false, unproven: true })] },
       gives: { creates: 1, stops: ['1'] },
     },
     {
-      name: 'an unheard replica of the right version is not replaced',
-      changes: { replicas: [...current(2), aReplica(9, { version: 2, ready: false, unheard: true })] },
-      gives: 'unheard',
+      name: 'an unproven replica of the right version is not replaced',
+      changes: { replicas: [...current(2), aReplica(9, { version: 2, ready: false, unproven: true })] },
+      gives: 'unproven',
     },
     {
-      name: 'a deletion stops unheard ones too',
-      changes: { want: 0, replicas: current(1, { ready: false, unheard: true }) },
+      name: 'a deletion stops unproven ones too',
+      changes: { want: 0, replicas: current(1, { ready: false, unproven: true }) },
       gives: { creates: 0, stops: ['101'] },
     },
   ])('$name', ({ changes, gives }) => expect(decide(changes)).toEqual(gives));

@@ -12,7 +12,7 @@ export interface WaitReason {
   readonly kind:
     | 'paused' // other versions are left, and the rollout is paused
     | 'notReady' // replicas that shall stay are not freshly ready
-    | 'unheard' // nodes are silent and neither back nor lost yet
+    | 'unproven' // replicas have not been ready long enough, or their nodes are silent
     | 'stopping' // stops are not confirmed
     | 'impossibleLimits'; // only a change of the limits helps
   readonly text: string;
@@ -32,16 +32,16 @@ export type RolloutDecision =
  * replicas, moving those on draining nodes, or all of it at once. Pure: same input in any order, same decision.
  * @param observed - Limits already resolved by `resolveLimits`, and every replica that still holds resources.
  * @returns Steps that add only while live < want + maxSurge + replicas being drained, and stop a ready replica only while
- *   more than `minAvailable` are ready; unready ones may always go, unheard ones while the ready ones alone hold the floor.
+ *   more than `minAvailable` are ready; unready ones may always go, unproven ones while the ready ones alone hold the floor.
  *   Replicas on lost nodes take no room. For deletion pass limits resolved for 0.
  */
 export function nextSteps(observed: RolloutObserved): RolloutDecision {
   const tally = tallyOf(observed);
-  const unheardVictims = tally.ready >= observed.minAvailable ? tally.unheardVictims : [];
-  const unreadyStops = tally.unreadyVictims.length + unheardVictims.length;
+  const unprovenVictims = tally.ready >= observed.minAvailable ? tally.unprovenVictims : [];
+  const unreadyStops = tally.unreadyVictims.length + unprovenVictims.length;
   const outdatedReady = tally.readyVictims.length - tally.surplusReady - tally.drainingReady;
   const { creates, readyStops } = movesOf(observed, { ...tally, outdatedReady, unreadyStops });
-  const stops = [...tally.unreadyVictims, ...unheardVictims, ...tally.readyVictims.slice(0, readyStops)];
+  const stops = [...tally.unreadyVictims, ...unprovenVictims, ...tally.readyVictims.slice(0, readyStops)];
   const steps: RolloutStep[] = [
     ...Array.from({ length: creates }, () => ({ kind: 'createReplica', version: observed.version }) as const),
     ...stops.map((replica) => ({ kind: 'stopReplica', replicaId: replica.id }) as const),
@@ -53,11 +53,16 @@ export function nextSteps(observed: RolloutObserved): RolloutDecision {
 /** What holds longest is named first, as stops end by themselves. Undefined when the goal is reached. */
 function whyWaiting(observed: RolloutObserved, tally: Tally): RolloutDecision | undefined {
   const staying = observed.replicas.filter((replica) => !replica.lost && replica.desired === 'running');
-  const unheard = staying.filter((replica) => !replica.ready && replica.unheard === true).length;
-  const unready = staying.length - tally.ready - unheard;
+  const unproven = staying.filter((replica) => !replica.ready && replica.unproven === true).length;
+  const unready = staying.length - tally.ready - unproven;
   if (unready > 0)
     return waitFor('notReady', 'replicas', `${tally.ready} of ${observed.want} replicas are ready, ${unready} not yet`);
-  if (unheard > 0) return waitFor('unheard', 'replicas', `nothing heard from the nodes of ${replicas(unheard)}`);
+  if (unproven > 0)
+    return waitFor(
+      'unproven',
+      'replicas',
+      `${tally.ready} of ${observed.want} replicas count as ready; ${unproven} not for long enough, or on silent nodes`,
+    );
   if (tally.leaving > 0) return waitFor('stopping', 'replicas', `${replicas(tally.leaving)} still stopping`);
   if (tally.readyVictims.length > 0) {
     // Nothing leaving, all ready, and nothing to do: only limits without a move bring that about.

@@ -15,10 +15,11 @@ export interface RolloutReplica {
   /** Its node is being drained: it has to be replaced elsewhere. */
   readonly draining: boolean;
   /**
-   * Its node is silent but not lost yet, so nobody knows whether it serves. It does not count as ready, and yet it is not
-   * free to go like an unready one. A lease ends this state within seconds. Default false; means nothing when `ready`.
+   * It may well serve, though it does not count as ready: its node is silent but not lost yet, or it has been ready for less
+   * than min_ready_duration. So it is not free to go like an unready one. Time ends this state. Default false; means nothing
+   * when `ready`.
    */
-  readonly unheard?: boolean;
+  readonly unproven?: boolean;
   /** Grows with each replica of the workload; the newest has the highest. */
   readonly createdSequence: number;
 }

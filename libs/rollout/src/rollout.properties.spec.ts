@@ -20,7 +20,7 @@ const arbReplica: fc.Arbitrary<Omit<RolloutReplica, 'id' | 'createdSequence'>> =
     desired: stopped ? 'stopped' : 'running',
     lost,
     draining,
-    unheard: silent,
+    unproven: silent,
   }));
 
 /** What a user may ask for, sensible or not. */
@@ -61,9 +61,9 @@ type Event = typeof arbEvent extends fc.Arbitrary<infer T> ? T : never;
 function happen(world: World, { what, who, turn, count, spec }: Event): void {
   switch (what) {
     case 0:
-      return world.change(who, { ready: false, unheard: false });
+      return world.change(who, { ready: false, unproven: false });
     case 1:
-      return world.change(who, { ready: false, unheard: true });
+      return world.change(who, { ready: false, unproven: true });
     case 2:
       return world.change(who, { lost: true });
     case 3:
@@ -79,7 +79,7 @@ function happen(world: World, { what, who, turn, count, spec }: Event): void {
     case 8:
     case 9:
     case 10:
-      return world.change(who, { ready: true, unheard: false });
+      return world.change(who, { ready: true, unproven: false });
     default:
       world.take(turn, count === 0 ? Infinity : count);
   }
@@ -167,7 +167,7 @@ describe('nextSteps, in any world', () => {
           const open = replicas.flatMap((r, index) => (!r.lost && (r.desired === 'stopped' || !r.ready) ? [index] : []));
           const chosen = open[choices.next().value % open.length] ?? 0;
           if (replicas[chosen]?.desired === 'stopped') world.remove(chosen);
-          else world.change(chosen, { ready: true, unheard: false });
+          else world.change(chosen, { ready: true, unproven: false });
         }
         throw new Error('no end');
       }),
@@ -189,7 +189,7 @@ describe('nextSteps, in any world', () => {
   it('adds nothing and stops nothing when all wanted replicas of the version are there, ready or not', () => {
     fc.assert(
       fc.property(
-        fc.array(fc.constantFrom({ ready: true }, { ready: false }, { ready: false, unheard: true }), { maxLength: 9 }),
+        fc.array(fc.constantFrom({ ready: true }, { ready: false }, { ready: false, unproven: true }), { maxLength: 9 }),
         (states) => {
           const replicas = states.map((state, index) => ({ ...someReplicas(1, { version: 2 }, index)[0]!, ...state }));
           expect(nextSteps(anObserved({ want: replicas.length, replicas })).kind).not.toBe('steps');
@@ -201,7 +201,7 @@ describe('nextSteps, in any world', () => {
 
 /** Takes every decision of `nextSteps` literally, as `layOut` promises to. */
 function drive(observed: RolloutObserved): readonly unknown[] {
-  const heard = observed.replicas.map((r) => (r.unheard === true ? { ...r, ready: true, unheard: false } : r));
+  const heard = observed.replicas.map((r) => (r.unproven === true ? { ...r, ready: true, unproven: false } : r));
   const world = new World({ ...observed, replicas: heard });
   const taken: unknown[] = [];
   for (;;) {
@@ -220,7 +220,7 @@ describe('layOut, in any world', () => {
         const laidOut = layOut(observed);
         expect(laidOut.steps.map(({ step }) => step)).toEqual(drive(observed));
         const live = observed.replicas.filter((r) => !r.lost);
-        const readyAtStart = live.filter((r) => r.desired === 'running' && (r.ready || r.unheard === true)).length;
+        const readyAtStart = live.filter((r) => r.desired === 'running' && (r.ready || r.unproven === true)).length;
         const draining = live.filter((r) => r.draining).length;
         expect(laidOut.lowestReady).toBeGreaterThanOrEqual(Math.min(readyAtStart, observed.minAvailable));
         expect(laidOut.highestLive).toBeLessThanOrEqual(Math.max(live.length, observed.want + observed.maxSurge + draining));

@@ -18,7 +18,7 @@ export interface Tally {
   /** May always go. */
   readonly unreadyVictims: readonly RolloutReplica[];
   /** May go while the ready ones alone hold the floor. */
-  readonly unheardVictims: readonly RolloutReplica[];
+  readonly unprovenVictims: readonly RolloutReplica[];
   /** Go as the floor allows: surplus, then draining, then other versions; each newest first. */
   readonly readyVictims: readonly RolloutReplica[];
   /** How many of `readyVictims` are surplus. */
@@ -52,8 +52,8 @@ export function tallyOf(observed: RolloutObserved): Tally {
   return {
     ...counts,
     keepers: keepers.length,
-    unreadyVictims: victims.filter((replica) => !replica.ready && replica.unheard !== true),
-    unheardVictims: victims.filter((replica) => !replica.ready && replica.unheard === true),
+    unreadyVictims: victims.filter((replica) => !replica.ready && replica.unproven !== true),
+    unprovenVictims: victims.filter((replica) => !replica.ready && replica.unproven === true),
     readyVictims: victims.filter(isReady),
     surplusReady: surplus.filter(isReady).length,
     drainingReady: draining.filter(isReady).length,
@@ -104,12 +104,12 @@ export function movesOf(limits: RolloutLimits, counts: Counts): Moves {
 
 const isReady = (replica: RolloutReplica): boolean => replica.ready;
 
-/** Cheapest to lose first: unready, then unheard, then the newest. */
+/** Cheapest to lose first: unready, then unproven, then the newest. */
 function byDisruptionOrder(replicas: readonly RolloutReplica[]): readonly RolloutReplica[] {
   return [...replicas].sort((a, b) => worth(a) - worth(b) || b.createdSequence - a.createdSequence || (a.id < b.id ? 1 : -1));
 }
 
 function worth(replica: RolloutReplica): number {
   if (replica.ready) return 2;
-  return replica.unheard === true ? 1 : 0;
+  return replica.unproven === true ? 1 : 0;
 }

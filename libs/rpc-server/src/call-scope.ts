@@ -31,7 +31,10 @@ export class CallScope {
   /** Ends the call. A reason that is no ConnectError means that its client has gone. */
   abort(reason: unknown): void {
     if (this.signal.aborted) return;
-    const known = reason instanceof ConnectError ? reason : new ConnectError('the client ended the call', Code.Canceled, undefined, undefined, reason);
+    const known =
+      reason instanceof ConnectError
+        ? reason
+        : new ConnectError('the client ended the call', Code.Canceled, undefined, undefined, reason);
     this.controller.abort(known);
     this.rejectPending?.(known);
   }

@@ -31,7 +31,12 @@ export function createDispatch(settings: DispatchSettings): Dispatch {
   const { log } = settings;
   const byPath = new Map(settings.handlers.map((handler) => [handler.requestPath, handler]));
 
-  const serve = async (handler: UniversalHandler, connection: ServerConnection | undefined, request: AnyRequest, response: AnyResponse) => {
+  const serve = async (
+    handler: UniversalHandler,
+    connection: ServerConnection | undefined,
+    request: AnyRequest,
+    response: AnyResponse,
+  ) => {
     limitUpload(settings, handler, connection, request, response);
     const contextValues = createContextValues().set(connectionKey, connection);
     try {
@@ -66,7 +71,13 @@ export function createDispatch(settings: DispatchSettings): Dispatch {
     const handler = byPath.get(path);
     if (decision.kind === 'preflight') response.writeHead(204).end();
     else if (handler !== undefined) void serve(handler, connection, request, response);
-    else answer(response, 404, 'unimplemented', 'no RPC at this path; paths look like /cloudless.api.CoordinatorService/ListWorkloads');
+    else
+      answer(
+        response,
+        404,
+        'unimplemented',
+        'no RPC at this path; paths look like /cloudless.api.CoordinatorService/ListWorkloads',
+      );
   };
 }
 
@@ -110,7 +121,8 @@ function withText(response: UniversalServerResponse, handler: UniversalHandler):
   if (help === undefined) return response;
   const header = new Headers(response.header);
   header.set('Content-Type', 'application/json');
-  if (response.status === 405) header.set('Allow', handler.allowedMethods.filter((name, i, all) => all.indexOf(name) === i).join(', '));
+  if (response.status === 405)
+    header.set('Allow', handler.allowedMethods.filter((name, i, all) => all.indexOf(name) === i).join(', '));
   return { ...response, header, body: once(errorJson('unimplemented', help)) };
 }
 

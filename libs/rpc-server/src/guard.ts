@@ -21,7 +21,8 @@ export type GuardDecision =
 export function guardRequest(request: GuardedRequest, allowedOrigins: readonly string[]): GuardDecision {
   const { headers } = request;
   const authority = headers[':authority'];
-  const hosts = typeof authority === 'string' && headers.host !== undefined ? [authority, headers.host] : [authority ?? headers.host];
+  const hosts =
+    typeof authority === 'string' && headers.host !== undefined ? [authority, headers.host] : [authority ?? headers.host];
   for (const host of hosts) {
     const check = checkHostHeader(Array.isArray(host) ? host.join() : host);
     if (!check.allowed) return { kind: 'refuse', reason: check.reason };

@@ -15,9 +15,11 @@ export function withInputErrors(handler: UniversalHandler): UniversalHandlerFn {
     const response = await handler(request);
     const type = response.header?.get('Content-Type') ?? '';
     if (response.body === undefined) return response;
-    if (type.startsWith('application/grpc-web')) return { ...response, body: mapChunks(response.body, (chunk) => repairGrpcWebEnd(chunk, repair)) };
+    if (type.startsWith('application/grpc-web'))
+      return { ...response, body: mapChunks(response.body, (chunk) => repairGrpcWebEnd(chunk, repair)) };
     if (type.startsWith('application/grpc')) return { ...response, body: thenRepairTrailer(response, response.body, repair) };
-    if (type.startsWith('application/connect+')) return { ...response, body: mapChunks(response.body, (chunk) => repairConnectEnd(chunk, repair)) };
+    if (type.startsWith('application/connect+'))
+      return { ...response, body: mapChunks(response.body, (chunk) => repairConnectEnd(chunk, repair)) };
     return response.status === 500 ? repairConnectUnary(response, response.body, repair) : response;
   };
 }
@@ -34,7 +36,11 @@ const GRPC_WEB_TRAILER = 0b1000_0000;
 const ENVELOPE_HEAD_BYTES = 5;
 
 /** gRPC: the status is in trailers, set by the time the body has ended. */
-async function* thenRepairTrailer(response: UniversalServerResponse, body: AsyncIterable<Uint8Array>, repair: Repair): AsyncIterable<Uint8Array> {
+async function* thenRepairTrailer(
+  response: UniversalServerResponse,
+  body: AsyncIterable<Uint8Array>,
+  repair: Repair,
+): AsyncIterable<Uint8Array> {
   yield* body;
   const { trailer } = response;
   if (trailer?.get('grpc-status') !== String(Code.Internal)) return;
@@ -71,7 +77,11 @@ function repairConnectEnd(chunk: Uint8Array, repair: Repair): Uint8Array {
   return error === undefined ? chunk : envelope(CONNECT_END, JSON.stringify({ ...end, error }));
 }
 
-async function repairConnectUnary(response: UniversalServerResponse, body: AsyncIterable<Uint8Array>, repair: Repair): Promise<UniversalServerResponse> {
+async function repairConnectUnary(
+  response: UniversalServerResponse,
+  body: AsyncIterable<Uint8Array>,
+  repair: Repair,
+): Promise<UniversalServerResponse> {
   if (response.header?.has('Content-Encoding')) return response;
   const chunks: Uint8Array[] = [];
   for await (const chunk of body) chunks.push(chunk);

@@ -19,7 +19,9 @@ export interface ListenAddress {
 export async function listenOnLoopback(server: Server, host: string, port: number, portOption: string): Promise<ListenAddress> {
   const bindHost = requireLoopback(host);
   if (!Number.isInteger(port) || port < 0 || port > 65_535) {
-    throw new InvalidInputError([{ field: 'port', message: `${port} is not a port; use 0 to 65535, where 0 lets the system choose` }]);
+    throw new InvalidInputError([
+      { field: 'port', message: `${port} is not a port; use 0 to 65535, where 0 lets the system choose` },
+    ]);
   }
   await new Promise<void>((resolve, reject) => {
     const onError = (reason: Error): void => reject(toListenError(reason, bindHost, port, portOption));
@@ -39,11 +41,17 @@ function toListenError(reason: Error, host: string, port: number, portOption: st
   const where = `port ${port} on ${host}`;
   switch ('code' in reason ? reason.code : undefined) {
     case 'EADDRINUSE':
-      return new CloudlessError('unavailable', `${where} is in use; stop what listens there or choose another with ${portOption}`, {
+      return new CloudlessError(
+        'unavailable',
+        `${where} is in use; stop what listens there or choose another with ${portOption}`,
+        {
+          cause: reason,
+        },
+      );
+    case 'EACCES':
+      return new CloudlessError('denied', `${where} may not be used by this user; choose one above 1023 with ${portOption}`, {
         cause: reason,
       });
-    case 'EACCES':
-      return new CloudlessError('denied', `${where} may not be used by this user; choose one above 1023 with ${portOption}`, { cause: reason });
     case 'EADDRNOTAVAIL':
       return new CloudlessError('precondition', `${host} is not an address of this machine; try 127.0.0.1`, { cause: reason });
     default:

@@ -56,7 +56,8 @@ export async function startOpsServer(options: OpsServerOptions): Promise<OpsServ
     const path = (request.url ?? '').split('?', 1)[0] ?? '';
     const page = Object.hasOwn(pages, path) ? pages[path] : undefined;
     if (page === undefined) return refusal(404, 'notFound', [`nothing here; try ${Object.keys(pages).join(', ')}`]);
-    if (request.method !== 'GET' && request.method !== 'HEAD') return { ...refusal(405, 'notAllowed', ['use GET']), allow: 'GET, HEAD' };
+    if (request.method !== 'GET' && request.method !== 'HEAD')
+      return { ...refusal(405, 'notAllowed', ['use GET']), allow: 'GET, HEAD' };
     try {
       return await within(clock, page());
     } catch (reason) {
@@ -64,10 +65,13 @@ export async function startOpsServer(options: OpsServerOptions): Promise<OpsServ
       return refusal(503, 'unavailable', [errorMessageOf(reason)]);
     }
   };
-  const server = http.createServer({ headersTimeout: 10_000, requestTimeout: 30_000, maxHeaderSize: 16 * 1024 }, (request, response) => {
-    response.on('error', () => undefined); // its reader has gone
-    void answer(request).then((page) => send(response, page));
-  });
+  const server = http.createServer(
+    { headersTimeout: 10_000, requestTimeout: 30_000, maxHeaderSize: 16 * 1024 },
+    (request, response) => {
+      response.on('error', () => undefined); // its reader has gone
+      void answer(request).then((page) => send(response, page));
+    },
+  );
   server.maxConnections = MAX_CONNECTIONS;
   const { host, port, url } = await listenOnLoopback(server, options.host, options.port, portOption);
   server.on('error', (reason) => log.error('listener failed', errorFields(reason)));

@@ -1,4 +1,13 @@
-import { toBinary, type DescEnum, type DescExtension, type DescField, type DescFile, type DescMessage, type DescOneof, type DescService } from '@bufbuild/protobuf';
+import {
+  toBinary,
+  type DescEnum,
+  type DescExtension,
+  type DescField,
+  type DescFile,
+  type DescMessage,
+  type DescOneof,
+  type DescService,
+} from '@bufbuild/protobuf';
 import { FileDescriptorProtoSchema } from '@bufbuild/protobuf/wkt';
 
 /** Finds descriptor files by what they hold. Built once, from the services that a server shows and everything their files import. */

@@ -9,7 +9,10 @@ export type ReflectionQuestion =
       readonly case: 'listServices' | 'fileByFilename' | 'fileContainingSymbol' | 'allExtensionNumbersOfType';
       readonly value: string;
     }
-  | { readonly case: 'fileContainingExtension'; readonly value: { readonly containingType: string; readonly extensionNumber: number } }
+  | {
+      readonly case: 'fileContainingExtension';
+      readonly value: { readonly containingType: string; readonly extensionNumber: number };
+    }
   | { readonly case: undefined; readonly value?: undefined };
 
 /** What is answered, as both versions take it to build their message. */

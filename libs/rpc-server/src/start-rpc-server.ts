@@ -129,7 +129,12 @@ class PlaintextServer implements RpcServer {
   private onConnection(socket: net.Socket): void {
     const { clock, onConnection } = this.options;
     const { headTimeoutMs, idleTimeoutMs } = this.limits;
-    const connection = new ServerConnection(`c${this.nextConnection++}`, socket, { clock, log: this.log, headTimeoutMs, idleTimeoutMs });
+    const connection = new ServerConnection(`c${this.nextConnection++}`, socket, {
+      clock,
+      log: this.log,
+      headTimeoutMs,
+      idleTimeoutMs,
+    });
     this.connections.set(socket, connection);
     socket.once('close', () => this.connections.delete(socket));
     sniffProtocol(socket, (protocol) => {

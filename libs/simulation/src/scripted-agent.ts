@@ -99,7 +99,10 @@ export class ScriptedAgent {
     this.send({ message: { case: 'report', value: report } });
   }
 
-  private async obey(answers: AsyncIterator<{ message: { case?: string | undefined; value?: unknown } }>, session: AbortController): Promise<void> {
+  private async obey(
+    answers: AsyncIterator<{ message: { case?: string | undefined; value?: unknown } }>,
+    session: AbortController,
+  ): Promise<void> {
     try {
       for (let item = await answers.next(); item.done !== true; item = await answers.next()) {
         if (item.value.message.case === 'order') this.take(item.value.message.value as Order);
@@ -125,9 +128,18 @@ export class ScriptedAgent {
       this.started.push(order.order.value);
       const behaviour = typeof this.onStart === 'function' ? this.onStart(order.order.value) : this.onStart;
       if (behaviour === 'nothing') return;
-      this.report(create(ReplicaReportSchema, { replicaId, workloadUid, orderRevision, containerId: randomHex(this.random, 32), ...outcomes[behaviour] }));
+      this.report(
+        create(ReplicaReportSchema, {
+          replicaId,
+          workloadUid,
+          orderRevision,
+          containerId: randomHex(this.random, 32),
+          ...outcomes[behaviour],
+        }),
+      );
     } else if (order.order.case === 'stop') {
-      const known = held === undefined ? create(ReplicaReportSchema, { replicaId, workloadUid }) : clone(ReplicaReportSchema, held);
+      const known =
+        held === undefined ? create(ReplicaReportSchema, { replicaId, workloadUid }) : clone(ReplicaReportSchema, held);
       const stopped = this.obeysStops || held === undefined ? { phase: Phase.STOPPED, ready: false } : { phase: Phase.STOPPING };
       this.report(Object.assign(known, { orderRevision }, stopped));
     }

@@ -39,7 +39,9 @@ export class TestCluster {
     this.clock = clock;
   }
 
-  private running: { readonly state: ClusterState; readonly controllers: Controllers; readonly api: ApiServer; readonly transport: Transport } | undefined;
+  private running:
+    | { readonly state: ClusterState; readonly controllers: Controllers; readonly api: ApiServer; readonly transport: Transport }
+    | undefined;
 
   static async start(options: TestClusterOptions = {}): Promise<TestCluster> {
     const clock = new ManualClock();
@@ -84,7 +86,10 @@ export class TestCluster {
     });
     const transport = createRouterTransport(api.routes, {
       router: {
-        interceptors: [createErrorInterceptor((rpc, reason) => log.error('call failed inside', { rpc, reason: String(reason) })), createValidationInterceptor()],
+        interceptors: [
+          createErrorInterceptor((rpc, reason) => log.error('call failed inside', { rpc, reason: String(reason) })),
+          createValidationInterceptor(),
+        ],
       },
     });
     this.running = { state, controllers, api, transport };
@@ -147,4 +152,3 @@ const MAX_TURNS = 30_000;
 
 /** Scripted agents have no connection of their own: their sessions end with their stream. */
 const agentConnection = createContextKey<undefined>(undefined);
-

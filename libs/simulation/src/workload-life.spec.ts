@@ -1,4 +1,9 @@
-import { ReplicaStatus_Phase as ReplicaPhase, RestartPolicy_Policy as Restart, WorkloadStatus_Phase as Phase, type Workload } from '@cloudless/api';
+import {
+  ReplicaStatus_Phase as ReplicaPhase,
+  RestartPolicy_Policy as Restart,
+  WorkloadStatus_Phase as Phase,
+  type Workload,
+} from '@cloudless/api';
 import { TestCluster } from './index.js';
 
 async function threeZones(): Promise<TestCluster> {
@@ -24,7 +29,13 @@ describe('the life of a workload', () => {
     await createWeb(cluster, { replicas: 5 });
     await cluster.advance(200);
     const workload = await read(cluster);
-    expect(workload.status).toMatchObject({ phase: Phase.RUNNING, readyReplicas: 5, updatedReplicas: 5, reason: '', observedGeneration: 1n });
+    expect(workload.status).toMatchObject({
+      phase: Phase.RUNNING,
+      readyReplicas: 5,
+      updatedReplicas: 5,
+      reason: '',
+      observedGeneration: 1n,
+    });
     expect(zonesOf(workload)).toEqual([1, 2, 2]);
   });
 
@@ -59,8 +70,30 @@ describe('the life of a workload', () => {
     }
     const after = await read(cluster);
     expect({ lowest, highest }).toEqual({ lowest: 5, highest: 6 });
-    expect(after.status).toMatchObject({ version: 2, updatedReplicas: 5, readyReplicas: 5, totalReplicas: 5, phase: Phase.RUNNING });
+    expect(after.status).toMatchObject({
+      version: 2,
+      updatedReplicas: 5,
+      readyReplicas: 5,
+      totalReplicas: 5,
+      phase: Phase.RUNNING,
+    });
     expect(idsOf(after).filter((id) => before.includes(id))).toEqual([]);
+  });
+
+  it('does not take a replica that became ready a moment ago for one that may always go', async () => {
+    const cluster = await threeZones();
+    await createWeb(cluster);
+    await cluster.advance(3_000);
+    await cluster.until(() => cluster.client.scaleWorkload({ name: 'web', replicas: 5 }));
+    await cluster.advance(100);
+    await cluster.until(() => cluster.client.updateWorkload({ name: 'web', spec: { env: { COLOUR: 'green' } } }));
+    let lowest = 5;
+    for (let step = 0; step < 300; step += 1) {
+      await cluster.advance(50);
+      lowest = Math.min(lowest, (await cluster.until(() => cluster.client.listEndpoints({ name: 'web' }))).readyReplicas);
+    }
+    expect(lowest).toBeGreaterThanOrEqual(4);
+    expect((await read(cluster)).status).toMatchObject({ updatedReplicas: 5, readyReplicas: 5, totalReplicas: 5 });
   });
 
   it('stops rolling when the new version never becomes ready', async () => {
@@ -71,7 +104,13 @@ describe('the life of a workload', () => {
     await cluster.until(() => cluster.client.updateWorkload({ name: 'web', spec: { args: ['broken'] } }));
     await cluster.advance(30_000);
     const { status } = await read(cluster);
-    expect(status).toMatchObject({ phase: Phase.UPDATING, minAvailable: 2, readyReplicas: 2, totalReplicas: 4, updatedReplicas: 2 });
+    expect(status).toMatchObject({
+      phase: Phase.UPDATING,
+      minAvailable: 2,
+      readyReplicas: 2,
+      totalReplicas: 4,
+      updatedReplicas: 2,
+    });
     expect(status?.reason).toContain('2 of 3 ready');
     expect(status?.reason).toContain('not listening yet');
     expect(status?.rollout?.reason).toContain('not yet');
@@ -165,7 +204,10 @@ describe('placement', () => {
 
   it('places higher priority first when there is not room for all', async () => {
     const cluster = await TestCluster.start();
-    for (const [name, priority] of [['low', 10], ['high', 90]] as const) {
+    for (const [name, priority] of [
+      ['low', 10],
+      ['high', 90],
+    ] as const) {
       const spec = { command: ['serve'], priority, resources: { requests: { cpuMillis: 3_000 } } };
       await cluster.until(() => cluster.client.createWorkload({ name, spec }));
     }
@@ -275,7 +317,9 @@ describe('the coordinator', () => {
     await cluster.advance(10_000);
     const after = await read(cluster);
     expect(idsOf(after)).toEqual(idsOf(before));
-    expect(after.status?.replicas.map(({ containerId }) => containerId)).toEqual(before.status?.replicas.map(({ containerId }) => containerId));
+    expect(after.status?.replicas.map(({ containerId }) => containerId)).toEqual(
+      before.status?.replicas.map(({ containerId }) => containerId),
+    );
     expect([...cluster.agents.values()].reduce((sum, agent) => sum + agent.started.length, 0)).toBe(starts);
   });
 });

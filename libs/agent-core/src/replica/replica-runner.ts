@@ -315,7 +315,16 @@ export class ReplicaRunner {
   }
 
   private toStored(orders: ReplicaOrders, heldRevision: bigint, workloadUid: string): StoredReplica {
-    return { replicaId: this.state.replicaId, workloadUid, heldRevision, ...orders, progress: progressOf(this.state) };
+    const { start, end, bootId } = orders;
+    return {
+      replicaId: this.state.replicaId,
+      workloadUid,
+      heldRevision,
+      bootId,
+      ...(start === undefined ? {} : { start }),
+      ...(end === undefined ? {} : { end }),
+      progress: progressOf(this.state),
+    };
   }
 
   /** Behind the events, at most one write waiting: only orders must be on disk before anything is done. */

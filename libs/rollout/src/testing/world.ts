@@ -55,7 +55,7 @@ export class World {
   settle(): void {
     this.replicas = this.replicas
       .filter((replica) => replica.lost || replica.desired === 'running')
-      .map((replica) => ({ ...replica, ready: true, unheard: false }));
+      .map((replica) => ({ ...replica, ready: true, unproven: false }));
   }
 
   /** Takes the first `count` steps of the next decision, rotated by `turn`; checks each. */
@@ -96,7 +96,7 @@ export class World {
     const replica = this.replicas[index];
     assert(replica !== undefined && replica.desired === 'running' && !replica.lost, 'only a live replica that runs is stopped');
     this.change(index, { desired: 'stopped' });
-    const mayServe = replica.ready || replica.unheard === true;
+    const mayServe = replica.ready || replica.unproven === true;
     assert(!mayServe || this.ready >= minAvailable, `${this.ready} ready, floor ${minAvailable}`);
   }
 }

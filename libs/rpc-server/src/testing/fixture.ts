@@ -7,7 +7,10 @@ import type { RpcServer, RpcServerOptions } from '../options.js';
 /** A log that keeps its lines. */
 export function aLog(): Log & { readonly lines: { level: string; message: string; fields: LogFields }[] } {
   const lines: { level: string; message: string; fields: LogFields }[] = [];
-  const at = (level: string) => (message: string, fields: LogFields = {}) => void lines.push({ level, message, fields });
+  const at =
+    (level: string) =>
+    (message: string, fields: LogFields = {}) =>
+      void lines.push({ level, message, fields });
   const log = { error: at('error'), warn: at('warn'), info: at('info'), debug: at('debug'), child: () => log, lines };
   return log;
 }

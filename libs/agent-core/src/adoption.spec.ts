@@ -1,0 +1,230 @@
+import { toContainerId } from '@cloudless/base';
+import { settle } from '@cloudless/base/testing';
+import { CONTAINER_LABELS } from './index.js';
+import { aForgetOrder, aStartOrder, aStopOrder, AgentWorld } from './testing/index.js';
+
+async function aRunningWorld(): Promise<AgentWorld> {
+  const world = new AgentWorld();
+  await world.start();
+  world.coordinator.order(aStartOrder());
+  await settle();
+  return world;
+}
+
+const idOf = (world: AgentWorld) => toContainerId(world.report().containerId);
+
+describe('an agent after its own restart', () => {
+  it('adopts what runs: same container, no restart, still ready', async () => {
+    const world = await aRunningWorld();
+    world.machine.exit(idOf(world), 1);
+    await world.clock.advance(200);
+    const before = idOf(world);
+    world.coordinator.history.length = 0;
+    await world.restart();
+    expect(world.coordinator.history).toMatchObject([{ containerId: before, restarts: 1, ready: true, orderRevision: 10n }]);
+    expect(world.machine.startCount).toBe(2);
+  });
+
+  it('asks for readiness again when the container was not ready yet', async () => {
+    const world = new AgentWorld();
+    world.deafPorts.add('*');
+    await world.start();
+    world.coordinator.order(aStartOrder({ spec: { ports: [{ name: 'http', containerPort: 80 }] } }));
+    await world.clock.advance(100);
+    await world.restart();
+    expect(world.seen()).toMatchObject({ phase: 'RUNNING', ready: false });
+    world.deafPorts.clear();
+    await world.clock.advance(300);
+    expect(world.seen()).toMatchObject({ ready: true });
+  });
+
+  it('handles an exit that happened meanwhile, by the restart policy', async () => {
+    const world = await aRunningWorld();
+    await world.kill();
+    const [container] = await world.runtime.list();
+    world.machine.exit(toContainerId(container?.containerId ?? ''), 4);
+    await world.start();
+    expect(world.seen()).toEqual({ phase: 'RUNNING', ready: false, restarts: 1, reason: 'exit code 4, restarting in 100 ms' });
+    await world.clock.advance(100);
+    expect(world.seen()).toMatchObject({ ready: true, restarts: 1 });
+    expect(world.report().lastExitCode).toBe(4);
+  });
+
+  it('does not count an exit twice that was handled before', async () => {
+    const world = await aRunningWorld();
+    world.machine.exit(idOf(world), 4);
+    await settle();
+    await world.restart();
+    expect(world.seen()).toMatchObject({ restarts: 1, reason: 'exit code 4, restarting in 100 ms' });
+    await world.clock.advance(100);
+    expect(world.seen()).toMatchObject({ ready: true, restarts: 1 });
+  });
+
+  it('starts an order that had no container yet', async () => {
+    const world = await aRunningWorld();
+    await world.kill();
+    world.machine.lose();
+    await world.start();
+    await world.clock.advance(100);
+    expect(world.seen()).toMatchObject({ phase: 'RUNNING', ready: true });
+  });
+
+  it('keeps replicas running and restarting without any coordinator', async () => {
+    const world = await aRunningWorld();
+    await world.kill();
+    world.coordinator.reachable = false;
+    const agent = await world.start();
+    const [first] = await world.runtime.list();
+    world.machine.exit(toContainerId(first?.containerId ?? ''), 1);
+    await world.clock.advance(60_000);
+    expect((await world.runtime.list()).filter(({ phase }) => phase === 'running')).toHaveLength(1);
+    expect(agent.connected).toBe(false);
+    world.coordinator.reachable = true;
+    await world.clock.advance(1_000);
+    expect(world.seen()).toMatchObject({ phase: 'RUNNING', ready: true, restarts: 1 });
+  });
+
+  it('carries on a stop that had begun', async () => {
+    const world = await aRunningWorld();
+    world.coordinator.order(aStopOrder({ preStopMs: 60_000 }));
+    await settle();
+    await world.restart();
+    await world.clock.advance(10_000);
+    expect(world.seen()).toMatchObject({ phase: 'STOPPED' });
+    await world.restart();
+    expect(world.seen()).toMatchObject({ phase: 'STOPPED' });
+    expect(world.machine.startCount).toBe(1);
+  });
+
+  it('carries on a forgetting that had begun', async () => {
+    const world = await aRunningWorld();
+    world.coordinator.order(aStopOrder({ preStopMs: 60_000 }));
+    world.coordinator.order(aForgetOrder());
+    await settle();
+    await world.restart();
+    await world.clock.advance(10_000);
+    expect(world.store.replicas.size).toBe(0);
+    expect(await world.runtime.list()).toEqual([]);
+  });
+
+  it('does not start again what had ended', async () => {
+    const world = await aRunningWorld();
+    world.coordinator.order(aStopOrder());
+    await settle();
+    await world.restart();
+    await world.clock.advance(600_000);
+    expect(world.machine.startCount).toBe(1);
+  });
+
+  it('reports containers without an order as their labels say, and keeps them', async () => {
+    const world = await aRunningWorld();
+    await world.kill();
+    world.store.replicas.clear();
+    world.coordinator.reports.clear();
+    await world.start();
+    await world.clock.advance(60_000);
+    expect(world.report()).toMatchObject({ orderRevision: 10n, workloadUid: 'web', restarts: 0, ready: true });
+    expect(world.seen()?.phase).toBe('RUNNING');
+    world.coordinator.order(aStartOrder()); // the same revision brings the order itself
+    await settle();
+    world.machine.exit(idOf(world), 1);
+    await world.clock.advance(100);
+    expect(world.seen()).toMatchObject({ phase: 'RUNNING', ready: true, restarts: 1 });
+  });
+
+  it('stops a container without an order when told to', async () => {
+    const world = await aRunningWorld();
+    await world.kill();
+    world.store.replicas.clear();
+    await world.start();
+    world.coordinator.order(aStopOrder());
+    await settle();
+    expect(world.seen()).toMatchObject({ phase: 'STOPPED' });
+    expect((await world.runtime.list()).map(({ phase }) => phase)).toEqual(['exited']);
+  });
+
+  it('touches no container of another node or cluster', async () => {
+    const world = new AgentWorld();
+    const labels = { [CONTAINER_LABELS.cluster]: 'cluster-1', [CONTAINER_LABELS.node]: 'node-2', [CONTAINER_LABELS.replica]: 'x-1', [CONTAINER_LABELS.orderRevision]: '1' };
+    await world.runtime.start({ containerId: toContainerId('a'.repeat(64)), labels, command: ['server'], args: [], env: {}, ports: [], limits: {} });
+    await world.start();
+    await world.restart();
+    expect(world.coordinator.reports.size).toBe(0);
+    await world.stop({ stopWorkloads: true });
+    expect((await world.runtime.list()).map(({ phase }) => phase)).toEqual(['running']);
+  });
+
+  it('ends all but one when a replica has two containers', async () => {
+    const world = await aRunningWorld();
+    await world.kill();
+    const [first] = await world.runtime.list();
+    await world.clock.advance(10);
+    await world.runtime.start({ containerId: toContainerId('b'.repeat(64)), labels: first?.labels ?? {}, command: ['server'], args: [], env: {}, ports: [], limits: {} });
+    await world.start();
+    const running = (await world.runtime.list()).filter(({ phase }) => phase === 'running');
+    expect(running.map(({ containerId }) => containerId)).toEqual(['b'.repeat(64)]);
+    expect(world.report().containerId).toBe('b'.repeat(64));
+  });
+
+  it('refuses the memory of another node', async () => {
+    const world = await aRunningWorld();
+    await world.kill();
+    world.store.identity = { nodeId: 'node-9', instanceId: 'x', highestEpoch: 0n };
+    await expect(world.start()).rejects.toMatchObject({ kind: 'precondition', message: expect.stringContaining('belongs to node node-9') });
+  });
+});
+
+describe('an agent after a restart of the machine', () => {
+  async function aRebootedWorld(): Promise<AgentWorld> {
+    const world = await aRunningWorld();
+    await world.kill();
+    world.machine.reboot();
+    world.bootId = 'boot-2';
+    return world;
+  }
+
+  it('starts nothing until the coordinator repeats the order, and says that it waits', async () => {
+    const world = await aRebootedWorld();
+    await world.start();
+    await world.clock.advance(60_000);
+    expect(world.machine.startCount).toBe(1);
+    expect(world.seen()).toEqual({ phase: 'RUNNING', ready: false, restarts: 0, reason: 'the machine was restarted; waiting for the coordinator' });
+    expect(world.report().orderRevision).toBe(0n);
+    world.coordinator.order(aStartOrder());
+    await world.clock.advance(100);
+    expect(world.seen()).toMatchObject({ phase: 'RUNNING', ready: true, restarts: 1 });
+    expect(world.report()).toMatchObject({ orderRevision: 10n, lastExitCode: -1 });
+  });
+
+  it('goes on waiting after a second restart of the agent', async () => {
+    const world = await aRebootedWorld();
+    await world.start();
+    await world.restart();
+    await world.clock.advance(60_000);
+    expect(world.machine.startCount).toBe(1);
+  });
+
+  it('never starts a replica that was moved away', async () => {
+    const world = await aRebootedWorld();
+    await world.start();
+    world.coordinator.order(aStopOrder());
+    await world.clock.advance(60_000);
+    expect(world.seen()).toMatchObject({ phase: 'STOPPED' });
+    expect(world.machine.startCount).toBe(1);
+  });
+});
+
+describe('an agent whose runtime went away', () => {
+  it('lists anew and handles what it missed', async () => {
+    const world = await aRunningWorld();
+    await world.kill();
+    await world.start();
+    const events = world.runtime.events.bind(world.runtime);
+    expect(events).toBeDefined();
+    world.machine.lose(idOf(world)); // without an event
+    await world.agent.stop();
+    await world.start();
+    await world.clock.advance(100);
+    expect(world.seen()).toMatchObject({ phase: 'RUNNING', ready: true, restarts: 1 });
+  });
+});

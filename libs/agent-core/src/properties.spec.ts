@@ -1,0 +1,154 @@
+import fc from 'fast-check';
+import { toContainerId } from '@cloudless/base';
+import { settle } from '@cloudless/base/testing';
+import type { ReplicaReport } from '@cloudless/api';
+import { fromContainerLabels, isForward, type ReplicaPhase } from './index.js';
+import { aForgetOrder, aStartOrder, aStopOrder, AgentWorld, phaseOf } from './testing/index.js';
+
+type Step =
+  | { readonly kind: 'start' | 'stop'; readonly replica: number; readonly revision: number; readonly epoch: number }
+  | { readonly kind: 'exit'; readonly replica: number; readonly code: number }
+  | { readonly kind: 'wait'; readonly ms: number }
+  | { readonly kind: 'drop' | 'restartAgent' | 'loseDisk' | 'healDisk' | 'runtimeAway' };
+
+const replica = fc.integer({ min: 0, max: 2 });
+const arbOrder = (kind: 'start' | 'stop'): fc.Arbitrary<Step> =>
+  fc.record({ kind: fc.constant(kind), replica, revision: fc.integer({ min: 1, max: 12 }), epoch: fc.integer({ min: 1, max: 3 }) });
+const arbStep: fc.Arbitrary<Step> = fc.oneof(
+  { arbitrary: arbOrder('start'), weight: 6 },
+  { arbitrary: arbOrder('stop'), weight: 3 },
+  { arbitrary: fc.record({ kind: fc.constant('exit' as const), replica, code: fc.integer({ min: 0, max: 2 }) }), weight: 5 },
+  { arbitrary: fc.record({ kind: fc.constant('wait' as const), ms: fc.constantFrom(0, 5, 100, 3_000, 20_000) }), weight: 6 },
+  { arbitrary: fc.record({ kind: fc.constantFrom('drop', 'restartAgent', 'loseDisk', 'healDisk', 'runtimeAway') }), weight: 3 },
+);
+
+/** The newest order per replica that the agent may have obeyed, as a fence would have it. */
+interface Newest {
+  readonly revision: number;
+  readonly kind: 'start' | 'stop';
+  readonly epoch: number;
+}
+
+class Run {
+  readonly world = new AgentWorld();
+  private readonly orders = new Map<string, Newest>();
+  /** The highest epoch of any order that was sent. */
+  private epoch = 1;
+  private readonly last = new Map<string, ReplicaReport>();
+  private seen = 0;
+
+  async step(step: Step): Promise<void> {
+    const { world } = this;
+    switch (step.kind) {
+      case 'start':
+      case 'stop': {
+        const replicaId = `web-${step.replica}`;
+        const options = { replicaId, revision: this.revisionOf(step), epoch: BigInt(step.epoch) };
+        world.coordinator.order(step.kind === 'start' ? aStartOrder(options) : aStopOrder({ ...options, preStopMs: 50, graceMs: 100 }));
+        await settle();
+        return;
+      }
+      case 'exit': {
+        for (const status of await world.runtime.list()) {
+          if (fromContainerLabels(status.labels)?.replicaId === `web-${step.replica}` && status.phase === 'running') {
+            world.machine.exit(status.containerId, step.code);
+          }
+        }
+        return settle();
+      }
+      case 'wait':
+        return world.clock.advance(step.ms);
+      case 'drop':
+        world.coordinator.drop();
+        return world.clock.advance(100);
+      case 'restartAgent':
+        await world.restart();
+        return;
+      case 'loseDisk':
+        world.store.failure = new Error('disk full');
+        return;
+      case 'healDisk':
+        world.store.failure = undefined;
+        return;
+      case 'runtimeAway':
+        world.machine.failNextStart(Object.assign(new Error('away'), {}) as never);
+        return;
+    }
+  }
+
+  /** Odd revisions start and even ones stop, so that one revision always means one order. */
+  private revisionOf({ kind, revision }: { readonly kind: 'start' | 'stop'; readonly revision: number }): bigint {
+    return BigInt(revision * 2 + (kind === 'start' ? 1 : 0));
+  }
+
+  async check(): Promise<void> {
+    const { world } = this;
+    const running = new Map<string, number>();
+    for (const status of await world.runtime.list()) {
+      const id = fromContainerLabels(status.labels)?.replicaId ?? '';
+      if (status.phase === 'running') running.set(id, (running.get(id) ?? 0) + 1);
+    }
+    for (const count of running.values()) expect(count).toBe(1);
+    for (const report of world.coordinator.history.slice(this.seen)) {
+      const before = this.last.get(report.replicaId);
+      if (before !== undefined) {
+        expect(isForward(lower(before), lower(report))).toBe(true);
+        expect(report.orderRevision >= before.orderRevision).toBe(true);
+        expect(report.restarts >= before.restarts).toBe(true);
+      }
+      this.last.set(report.replicaId, report);
+    }
+    this.seen = world.coordinator.history.length;
+  }
+}
+
+const lower = (report: ReplicaReport): ReplicaPhase => phaseOf(report).toLowerCase() as ReplicaPhase;
+
+describe('whatever happens to an agent', () => {
+  it('phases go forward, revisions grow, a replica has at most one container; and the newest order wins in the end', async () => {
+    await fc.assert(
+      fc.asyncProperty(fc.array(arbStep, { minLength: 5, maxLength: 40 }), async (steps) => {
+        const run = new Run();
+        const { world } = run;
+        await world.start();
+        for (const step of steps) {
+          await run.step(step);
+          await run.check();
+        }
+        world.store.failure = undefined;
+        await world.clock.advance(400_000); // longer than any back-off
+        await run.check();
+        for (const runner of world.agent.replicas.all()) {
+          const { replicaId, heldRevision, phase } = runner.current;
+          const stored = world.store.replicas.get(replicaId);
+          expect(stored?.heldRevision).toBe(heldRevision);
+          const containers = (await world.runtime.list()).filter(({ labels }) => fromContainerLabels(labels)?.replicaId === replicaId);
+          const runs = containers.some(({ phase: state }) => state === 'running');
+          const stopped = stored?.end !== undefined;
+          expect({ replicaId, runs, phase }).toEqual({ replicaId, runs: !stopped, phase: stopped ? 'stopped' : 'running' });
+          expect(containers.length).toBeLessThanOrEqual(3);
+        }
+      }),
+      { numRuns: 150 },
+    );
+  }, 60_000);
+
+  it('a forgotten replica leaves nothing', async () => {
+    await fc.assert(
+      fc.asyncProperty(fc.array(arbStep, { maxLength: 15 }), async (steps) => {
+        const run = new Run();
+        const { world } = run;
+        await world.start();
+        for (const step of steps) await run.step(step);
+        world.store.failure = undefined;
+        for (let index = 0; index < 3; index += 1) world.coordinator.order(aForgetOrder({ replicaId: `web-${index}`, revision: 1_000n, epoch: 9n }));
+        await world.clock.advance(400_000);
+        expect(await world.runtime.list()).toEqual([]);
+        expect(world.store.replicas.size).toBe(0);
+        expect(world.agent.replicas.all()).toEqual([]);
+        for (const [, report] of world.coordinator.reports) expect(toContainerId(report.containerId)).toBe('');
+      }),
+      { numRuns: 50 },
+    );
+  }, 60_000);
+});

@@ -1,0 +1,249 @@
+import { create, type MessageInitShape } from '@bufbuild/protobuf';
+import { durationFromMs } from '@bufbuild/protobuf/wkt';
+import { toContainerId } from '@cloudless/base';
+import { settle } from '@cloudless/base/testing';
+import { ExecCommandRequestSchema, GetContainerStatusRequestSchema, OutputStream, StreamLogsRequestSchema, type LogEntry } from '@cloudless/api';
+import { behaviourCommand } from '@cloudless/runtime/testing';
+import { aStartOrder, aStopOrder, AgentWorld } from './testing/index.js';
+
+async function aWorld(...replicaIds: readonly string[]): Promise<AgentWorld> {
+  const world = new AgentWorld();
+  await world.start();
+  for (const [slot, replicaId] of replicaIds.entries()) world.coordinator.order(aStartOrder({ replicaId, slot }));
+  await settle();
+  return world;
+}
+
+const idOf = (world: AgentWorld, replicaId = 'web-1') => toContainerId(world.report(replicaId).containerId);
+const logs = (init: MessageInitShape<typeof StreamLogsRequestSchema>) => create(StreamLogsRequestSchema, init);
+const never = new AbortController().signal;
+
+function follow(world: AgentWorld, request: MessageInitShape<typeof StreamLogsRequestSchema>) {
+  const seen: LogEntry[] = [];
+  const stop = new AbortController();
+  const state = { done: false, failure: undefined as unknown };
+  void (async () => {
+    for await (const entry of world.agent.containers.streamLogs(logs(request), stop.signal)) seen.push(entry);
+  })().then(
+    () => (state.done = true),
+    (reason: unknown) => (state.failure = reason),
+  );
+  return { seen, stop, state, lines: () => seen.map(({ line }) => line) };
+}
+
+async function all(world: AgentWorld, request: MessageInitShape<typeof StreamLogsRequestSchema>): Promise<readonly string[]> {
+  const { state, lines } = follow(world, request);
+  await settle();
+  if (state.failure !== undefined) throw state.failure;
+  expect(state.done).toBe(true);
+  return lines();
+}
+
+async function crashWriting(world: AgentWorld, text: string): Promise<void> {
+  world.machine.write(idOf(world), 'stdout', text);
+  world.machine.exit(idOf(world), 1);
+  await world.clock.advance(10_000);
+}
+
+describe('logs', () => {
+  it('of a replica are those of all its kept containers, in order', async () => {
+    const world = await aWorld('web-1');
+    await crashWriting(world, 'a1\na2\n');
+    await crashWriting(world, 'b1\nb2\n');
+    world.machine.write(idOf(world), 'stdout', 'c1\n');
+    expect(await all(world, { replicaId: 'web-1' })).toEqual(['a1', 'a2', 'b1', 'b2', 'c1']);
+    expect(await all(world, { replicaId: 'web-1', tailLines: 2 })).toEqual(['b2', 'c1']);
+    expect(await all(world, { replicaId: 'web-1', tailLines: 0 })).toEqual([]);
+    expect(await all(world, { containerId: idOf(world).slice(0, 12) })).toEqual(['c1']);
+  });
+
+  it('follow goes on over restarts in place until the replica has ended for good', async () => {
+    const world = await aWorld('web-1');
+    const reader = follow(world, { replicaId: 'web-1', follow: true });
+    await settle();
+    await crashWriting(world, 'a\n');
+    await crashWriting(world, 'b\n');
+    world.machine.write(idOf(world), 'stderr', 'c\n');
+    await settle();
+    expect(reader.lines()).toEqual(['a', 'b', 'c']);
+    expect(reader.state.done).toBe(false);
+    world.coordinator.order(aStopOrder());
+    await settle();
+    expect(reader.state).toEqual({ done: true, failure: undefined });
+  });
+
+  it('of a workload are those of all its replicas, merged by time', async () => {
+    const world = await aWorld('web-1', 'web-2');
+    for (const [replicaId, text] of [['web-1', 'a'], ['web-2', 'b'], ['web-1', 'c']] as const) {
+      world.machine.write(idOf(world, replicaId), 'stdout', `${text}\n`);
+      await world.clock.advance(1);
+    }
+    expect(await all(world, { name: 'web' })).toEqual(['a', 'b', 'c']);
+    const reader = follow(world, { name: 'web', namespace: 'default', follow: true });
+    await settle();
+    world.machine.write(idOf(world, 'web-2'), 'stdout', 'd\n');
+    await settle();
+    expect(reader.lines()).toHaveLength(4);
+    reader.stop.abort();
+    await settle();
+    expect(reader.state.done).toBe(true);
+  });
+
+  it('hold a bookmark after 15 s of silence', async () => {
+    const world = await aWorld('web-1');
+    world.machine.write(idOf(world), 'stdout', 'a\n');
+    const reader = follow(world, { replicaId: 'web-1', follow: true });
+    await world.clock.advance(31_000);
+    expect(reader.seen.map(({ sequence }) => sequence)).toEqual([1n, 0n, 0n]);
+    expect(reader.seen.at(-1)).toMatchObject({ replicaId: 'web-1', containerId: idOf(world), line: '' });
+    reader.stop.abort();
+    await settle();
+    expect(reader.state.done).toBe(true);
+  });
+
+  it('replace what is not UTF-8, and give the exact bytes only then', async () => {
+    const world = await aWorld();
+    const command = behaviourCommand([{ step: 'writeBytes', stream: 'stderr', bytes: [0x61, 0xff, 10, 0xc3, 0xa9, 10] }, { step: 'hold' }]);
+    world.coordinator.order(aStartOrder({ spec: { command: [...command] } }));
+    await settle();
+    const reader = follow(world, { replicaId: 'web-1' });
+    await settle();
+    expect(reader.seen).toMatchObject([
+      { sequence: 1n, line: 'a\ufffd', raw: Uint8Array.of(0x61, 0xff), stream: OutputStream.STDERR },
+      { sequence: 2n, line: 'é', raw: new Uint8Array(0) },
+    ]);
+  });
+
+  it('resume one container after a line', async () => {
+    const world = await aWorld('web-1');
+    world.machine.write(idOf(world), 'stdout', 'a\nb\nc\n');
+    expect(await all(world, { containerId: idOf(world), afterSequence: 2n })).toEqual(['c']);
+    await expect(all(world, { replicaId: 'web-1', afterSequence: 2n })).rejects.toMatchObject({ kind: 'invalid', message: 'after_sequence: needs container_id' });
+  });
+
+  it.each([
+    { request: { containerId: 'abcdef012345' + '0'.repeat(52) }, kind: 'notFound', message: 'container "abcdef012345…" is not on node node-1' },
+    { request: { replicaId: 'web-7' }, kind: 'notFound', message: 'replica "web-7" is not on node node-1' },
+    { request: { name: 'db' }, kind: 'notFound', message: 'workload default/db has no replica on node node-1' },
+    { request: {}, kind: 'invalid', message: 'container_id: is required, or replica_id, or the name of a workload' },
+  ])('of $request: $message', async ({ request, kind, message }) => {
+    const world = await aWorld('web-1');
+    await expect(all(world, request)).rejects.toMatchObject({ kind, message });
+  });
+});
+
+describe('commands', () => {
+  const exec = (init: MessageInitShape<typeof ExecCommandRequestSchema>) => create(ExecCommandRequestSchema, init);
+
+  it('run in the container of a workload with the lowest slot', async () => {
+    const world = await aWorld('web-2', 'web-1');
+    world.machine.onExec(() => ({ exitCode: 3, stdout: 'out', stderr: 'err' }));
+    expect(await world.agent.containers.execCommand(exec({ name: 'web', command: ['x'] }), never)).toMatchObject({
+      stdout: 'out',
+      stderr: 'err',
+      exitCode: 3,
+      truncated: false,
+      replicaId: 'web-2',
+      containerId: idOf(world, 'web-2'),
+    });
+  });
+
+  it('keep 1 MiB of each stream and say that there was more', async () => {
+    const world = await aWorld('web-1');
+    const command = behaviourCommand([{ step: 'fill', stream: 'stdout', letter: 'a', count: 3_000_000 }, { step: 'exit', code: 0 }]);
+    const { stdout, truncated, exitCode } = await world.agent.containers.execCommand(exec({ replicaId: 'web-1', command: [...command] }), never);
+    expect({ length: stdout.length, truncated, exitCode }).toEqual({ length: 1_048_576, truncated: true, exitCode: 0 });
+  });
+
+  it('end after 30 s, or the timeout that was asked for', async () => {
+    const world = await aWorld('web-1');
+    for (const [timeout, waitMs] of [[{}, 30_000], [{ timeout: durationFromMs(2_000) }, 2_000]] as const) {
+      const running = world.agent.containers.execCommand(exec({ replicaId: 'web-1', command: ['sleep'], ...timeout }), never);
+      const failed = expect(running).rejects.toMatchObject({ kind: 'deadline' });
+      await world.clock.advance(waitMs);
+      await failed;
+    }
+  });
+
+  it('are refused where nothing runs', async () => {
+    const world = await aWorld('web-1');
+    world.machine.exit(idOf(world), 1);
+    await settle();
+    await expect(world.agent.containers.execCommand(exec({ replicaId: 'web-1', command: ['x'] }), never)).rejects.toMatchObject({ kind: 'precondition' });
+  });
+});
+
+describe('the state of a container', () => {
+  it('is found by a unique prefix, and refused for an ambiguous one', async () => {
+    const world = await aWorld('web-1');
+    const status = (containerId: string) => world.agent.containers.getContainerStatus(create(GetContainerStatusRequestSchema, { containerId }));
+    expect(await status(idOf(world).slice(0, 12))).toMatchObject({ containerId: idOf(world), replicaId: 'web-1', namespace: 'default', workload: 'web', nodeId: 'node-1', runtime: 'process' });
+    const [known] = await world.runtime.list();
+    const twin = toContainerId(`${idOf(world).slice(0, 20)}${'0'.repeat(44)}`);
+    await world.runtime.start({ containerId: twin, labels: known?.labels ?? {}, command: ['server'], args: [], env: {}, ports: [], limits: {} });
+    await expect(status(idOf(world).slice(0, 12))).rejects.toMatchObject({ kind: 'invalid' });
+    await expect(status('')).rejects.toMatchObject({ kind: 'invalid', message: 'container_id: is required' });
+    expect((await world.agent.containers.listContainers()).containers).toHaveLength(2);
+  });
+});
+
+describe('tunnels', () => {
+  const followed = (world: AgentWorld) => ({ case: 'logs', value: logs({ containerId: idOf(world), follow: true }) }) as const;
+
+  it('stream logs until the coordinator ends the call', async () => {
+    const world = await aWorld('web-1');
+    world.coordinator.openTunnel('t1', followed(world));
+    await settle();
+    world.machine.write(idOf(world), 'stdout', 'a\n');
+    await settle();
+    expect(world.coordinator.tunnels.get('t1')).toMatchObject([{ case: 'tunnelId', value: 't1' }, { case: 'log', value: { line: 'a' } }]);
+    world.coordinator.endTunnels();
+    await settle();
+    world.machine.write(idOf(world), 'stdout', 'b\n');
+    await settle();
+    expect(world.coordinator.tunnels.get('t1')).toHaveLength(2);
+  });
+
+  it('end a command and its children when the coordinator ends the call', async () => {
+    const world = await aWorld('web-1');
+    const command = behaviourCommand([{ step: 'child', name: 'kid' }, { step: 'hold' }]);
+    world.coordinator.openTunnel('t1', { case: 'exec', value: create(ExecCommandRequestSchema, { replicaId: 'web-1', command: [...command] }) });
+    await settle();
+    expect(world.machine.hasChild('kid')).toBe(true);
+    world.coordinator.endTunnels();
+    await settle();
+    expect(world.machine.hasChild('kid')).toBe(false);
+  });
+
+  it('answer failures with their code', async () => {
+    const world = await aWorld('web-1');
+    world.coordinator.openTunnel('t1', { case: 'status', value: create(GetContainerStatusRequestSchema, { containerId: 'f'.repeat(64) }) });
+    await settle();
+    expect(world.coordinator.tunnels.get('t1')?.[1]).toMatchObject({ case: 'error', value: { code: 5, message: 'container "ffffffffffff…" is not on node node-1' } });
+  });
+
+  it('are 32 at most', async () => {
+    const world = await aWorld('web-1');
+    for (let tunnel = 0; tunnel < 33; tunnel += 1) world.coordinator.openTunnel(`t${tunnel}`, followed(world));
+    await settle();
+    expect(world.coordinator.received.at(-1)).toMatchObject({ case: 'tunnelRefused', value: { tunnelId: 't32', reason: '32 tunnels are in use' } });
+    world.coordinator.endTunnels();
+    await settle();
+    world.coordinator.openTunnel('t33', followed(world));
+    await settle();
+    expect(world.coordinator.tunnels.has('t33')).toBe(true);
+  });
+
+  it('read no further ahead than the other side takes', async () => {
+    const world = await aWorld('web-1');
+    world.coordinator.readsTunnels = false;
+    world.coordinator.openTunnel('t1', followed(world));
+    await settle();
+    for (let line = 0; line < 1_000; line += 1) world.machine.write(idOf(world), 'stdout', `${line}\n`);
+    await settle();
+    expect(world.coordinator.tunnels.get('t1')).toHaveLength(1);
+    world.coordinator.drop();
+    await settle();
+    expect(world.agent.connected).toBe(false);
+  });
+});

@@ -1,0 +1,148 @@
+import { silentLog, type Log } from '@cloudless/base';
+import { settle } from '@cloudless/base/testing';
+import { toBinary } from '@bufbuild/protobuf';
+import { InventorySchema } from '@cloudless/api';
+import { aStartOrder, AgentWorld } from './testing/index.js';
+
+function recordingLog(lines: string[]): Log {
+  const log: Log = { ...silentLog, error: (message) => lines.push(`error ${message}`), warn: (message) => lines.push(`warn ${message}`), child: () => log };
+  return log;
+}
+
+describe('the session of an agent', () => {
+  it('pings by its own timer, whatever else is sent', async () => {
+    const world = new AgentWorld();
+    await world.start();
+    await world.clock.advance(0);
+    const before = world.coordinator.pings;
+    world.coordinator.order(aStartOrder());
+    await world.clock.advance(9_000);
+    expect(world.coordinator.pings - before).toBe(10);
+  });
+
+  it('drops a connection whose pings are not answered for the lease, and dials again', async () => {
+    const world = new AgentWorld();
+    await world.start();
+    await world.clock.advance(900);
+    world.coordinator.answersPings = false;
+    await world.clock.advance(2_900);
+    expect(world.coordinator.hellos).toHaveLength(1);
+    await world.clock.advance(200);
+    expect(world.coordinator.hellos).toHaveLength(2);
+  });
+
+  it('bridges a restart of the coordinator well inside the lease', async () => {
+    const world = new AgentWorld();
+    await world.start();
+    await world.clock.advance(100_000);
+    world.coordinator.reachable = false;
+    world.coordinator.drop();
+    await world.clock.advance(1_000);
+    world.coordinator.reachable = true;
+    await world.clock.advance(1_000);
+    expect(world.coordinator.hellos).toHaveLength(2);
+  });
+
+  it('tries for ever, at least once a second, and says it once', async () => {
+    const lines: string[] = [];
+    const world = new AgentWorld();
+    world.log = recordingLog(lines);
+    world.coordinator.reachable = false;
+    await world.start();
+    await world.clock.advance(600_000);
+    expect(world.coordinator.dials.length).toBeGreaterThan(600);
+    expect(lines).toEqual(['warn no session; what runs goes on']);
+    world.coordinator.reachable = true;
+    await world.clock.advance(1_000);
+    expect(world.agent.connected).toBe(true);
+    world.coordinator.reachable = false;
+    world.coordinator.drop();
+    await world.clock.advance(600_000);
+    expect(lines.filter((line) => line.startsWith('warn no session')).length).toBeLessThanOrEqual(3);
+  });
+
+  it('tries several coordinators in turn, and stays with one that has welcomed it', async () => {
+    const world = new AgentWorld();
+    world.coordinators = ['http://a', 'http://b'];
+    world.coordinator.reachable = false;
+    await world.start();
+    await world.clock.advance(300);
+    expect(world.coordinator.dials.slice(0, 4)).toEqual(['http://a', 'http://b', 'http://a', 'http://b']);
+    world.coordinator.reachable = true;
+    await world.clock.advance(1_000);
+    const last = world.coordinator.dials.at(-1);
+    world.coordinator.drop();
+    await world.clock.advance(100);
+    expect(world.coordinator.dials.at(-1)).toBe(last);
+  });
+
+  it('leaves a coordinator that accepts and says nothing', async () => {
+    const world = new AgentWorld();
+    world.coordinator.welcomes = false;
+    await world.start();
+    await world.clock.advance(5_100);
+    expect(world.coordinator.hellos).toHaveLength(2);
+  });
+
+  it('refuses a protocol it does not speak', async () => {
+    const lines: string[] = [];
+    const world = new AgentWorld();
+    world.log = recordingLog(lines);
+    world.coordinator.protocol = 7;
+    await world.start();
+    await world.clock.advance(10_000);
+    expect(world.agent.connected).toBe(false);
+    expect(lines).toEqual(['error no session: the coordinator and this agent do not fit']);
+  });
+
+  it('sends usage by its interval, and at once when a condition flips', async () => {
+    const world = new AgentWorld();
+    await world.start();
+    const usages = () => world.coordinator.received.flatMap((message) => (message.case === 'usage' ? [message.value] : []));
+    await world.clock.advance(30_000);
+    expect(usages()).toHaveLength(4);
+    world.reading = { ...world.reading, diskPressure: { status: true, reason: '9 of 10 MiB are in use' } };
+    await world.clock.advance(2_000);
+    expect(usages()).toHaveLength(5);
+    expect(usages().at(-1)?.conditions).toMatchObject([{ status: false }, { status: true, reason: '9 of 10 MiB are in use' }]);
+  });
+
+  it('cuts a large inventory into chunks and marks the last', async () => {
+    const world = new AgentWorld();
+    await world.start();
+    for (let replica = 0; replica < 1_500; replica += 1) {
+      world.coordinator.order(aStartOrder({ replicaId: `web-${replica}`, spec: { ports: [{ name: 'a'.repeat(60), containerPort: 80 }, { name: 'b'.repeat(60), containerPort: 81 }] } }));
+    }
+    while (world.store.replicas.size < 1_500) await settle();
+    world.coordinator.received.length = 0;
+    world.coordinator.drop();
+    await world.clock.advance(100);
+    for (let turn = 0; turn < 20; turn += 1) await settle();
+    const chunks = world.coordinator.received.flatMap((message) => (message.case === 'inventory' ? [message.value] : []));
+    expect(chunks.length).toBeGreaterThan(1);
+    expect(chunks.map(({ last }) => last)).toEqual(chunks.map((_, index) => index === chunks.length - 1));
+    expect(Math.max(...chunks.map((chunk) => toBinary(InventorySchema, chunk).length))).toBeLessThanOrEqual(256 * 1024);
+    expect(chunks.flatMap(({ replicas }) => replicas)).toHaveLength(1_500);
+  });
+
+  it('says goodbye, leaves what runs, and leaves no timer behind', async () => {
+    const world = new AgentWorld();
+    await world.start();
+    world.coordinator.order(aStartOrder());
+    await settle();
+    await world.stop();
+    expect(world.coordinator.received.at(-1)).toMatchObject({ case: 'goodbye' });
+    expect((await world.runtime.list()).map(({ phase }) => phase)).toEqual(['running']);
+    expect(world.clock.pendingTimers).toBe(0);
+    expect(world.coordinator.openSessions).toBe(0);
+  });
+
+  it('ends what runs when the machine is put away', async () => {
+    const world = new AgentWorld();
+    await world.start();
+    world.coordinator.order(aStartOrder());
+    await settle();
+    await world.stop({ stopWorkloads: true });
+    expect((await world.runtime.list()).map(({ phase, exitCode }) => ({ phase, exitCode }))).toEqual([{ phase: 'exited', exitCode: 143 }]);
+  });
+});

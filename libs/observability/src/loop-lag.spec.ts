@@ -1,0 +1,69 @@
+import type { Clock } from '@cloudless/base';
+import { createMetrics, startLoopLagMeter } from './index.js';
+
+/** A clock whose loop the test holds: time passes, but timers fire only at `run`. */
+function aHeldLoop() {
+  let time = 0;
+  let timers: { at: number; action: () => void }[] = [];
+  const clock: Clock = {
+    now: () => time,
+    wallTime: () => time,
+    setTimer: (delayMs, action) => {
+      const timer = { at: time + delayMs, action };
+      timers.push(timer);
+      return { cancel: () => void (timers = timers.filter((each) => each !== timer)) };
+    },
+  };
+  const run = (): void => {
+    const due = timers.filter(({ at }) => at <= time);
+    timers = timers.filter(({ at }) => at > time);
+    for (const { action } of due) action();
+  };
+  return { clock, run, pass: (ms: number) => void (time += ms), timers: () => timers.length };
+}
+
+describe('startLoopLagMeter', () => {
+  it('is 0 while timers fire in time', () => {
+    const { clock, run, pass } = aHeldLoop();
+    const meter = startLoopLagMeter(clock);
+    for (let turn = 0; turn < 100; turn += 1) {
+      pass(20);
+      run();
+    }
+    expect(meter.takeMaxMs()).toBe(0);
+  });
+
+  it('keeps the longest delay until it is taken, once', () => {
+    const { clock, run, pass } = aHeldLoop();
+    const meter = startLoopLagMeter(clock);
+    for (const ms of [320, 120, 20]) {
+      pass(ms);
+      run();
+    }
+    expect(meter.takeMaxMs()).toBe(300);
+    expect(meter.takeMaxMs()).toBe(0);
+  });
+
+  it('counts a delay that is not over yet, and only what is new of it later', () => {
+    const { clock, run, pass } = aHeldLoop();
+    const meter = startLoopLagMeter(clock);
+    pass(220);
+    expect(meter.takeMaxMs()).toBe(200);
+    pass(50);
+    run();
+    expect(meter.takeMaxMs()).toBe(50);
+  });
+
+  it('shows its measure as a metric, without taking it from who else asks', async () => {
+    const { clock, run, pass, timers } = aHeldLoop();
+    const metrics = createMetrics();
+    const meter = startLoopLagMeter(clock, metrics);
+    pass(520);
+    run();
+    expect(await metrics.expose()).toContain('cloudless_event_loop_lag_seconds 0.5\n');
+    expect(await metrics.expose()).toContain('cloudless_event_loop_lag_seconds 0\n');
+    expect(meter.takeMaxMs()).toBe(500);
+    meter.close();
+    expect({ lag: meter.takeMaxMs(), timers: timers() }).toEqual({ lag: 0, timers: 0 });
+  });
+});
