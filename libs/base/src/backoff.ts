@@ -16,7 +16,7 @@ export interface BackoffPolicy {
  * The delay before the next attempt.
  * @param failures - How many attempts failed in a row, 1 or more; 0 gives 0.
  * @param random - Needed only when the policy has a jitter.
- * @returns Milliseconds; with jitter j uniform in [(1 − j)·delay, delay].
+ * @returns Milliseconds; with jitter j uniform in ((1 − j)·delay, delay].
  */
 export function backoffDelayMs(policy: BackoffPolicy, failures: number, random?: Random): number {
   if (failures <= 0) return 0;

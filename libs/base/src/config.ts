@@ -1,4 +1,4 @@
-import { InvalidInputError, type Violation } from './errors.js';
+import { InvalidInputError, showValue, type Violation } from './errors.js';
 
 /** A value that could be read, or what is wrong with it, for people. */
 export type Parsed<Value> = { readonly value: Value } | { readonly problem: string };
@@ -55,7 +55,7 @@ export function textField<Fallback extends string | undefined>(
     fallback,
     parse: (raw) => {
       if (typeof raw !== 'string') return { problem: 'must be text' };
-      if (form !== undefined && !form.pattern.test(raw)) return { problem: `"${raw}" must be ${form.expected}` };
+      if (form !== undefined && raw.search(form.pattern) < 0) return { problem: `"${raw}" must be ${form.expected}` };
       return { value: raw };
     },
   };
@@ -68,7 +68,7 @@ export function wholeNumberField(fallback: number, min: number, max: number): Co
     parse: (raw) => {
       const value = typeof raw === 'string' && /^-?\d+$/.test(raw.trim()) ? Number(raw) : raw;
       if (typeof value !== 'number' || !Number.isInteger(value) || value < min || value > max) {
-        return { problem: `"${String(raw)}" must be a whole number from ${min} to ${max}` };
+        return { problem: `"${showValue(raw)}" must be a whole number from ${min} to ${max}` };
       }
       return { value };
     },
@@ -81,7 +81,7 @@ export function oneOfField<Word extends string>(fallback: Word, words: readonly 
     fallback,
     parse: (raw) => {
       const word = words.find((known) => known === raw);
-      if (word === undefined) return { problem: `"${String(raw)}" must be one of ${words.join(', ')}` };
+      if (word === undefined) return { problem: `"${showValue(raw)}" must be one of ${words.join(', ')}` };
       return { value: word };
     },
   };
@@ -94,7 +94,7 @@ export function switchField(fallback: boolean): ConfigField<boolean> {
     parse: (raw) => {
       if (raw === true || raw === 'true') return { value: true };
       if (raw === false || raw === 'false') return { value: false };
-      return { problem: `"${String(raw)}" must be true or false` };
+      return { problem: `"${showValue(raw)}" must be true or false` };
     },
   };
 }
@@ -109,7 +109,7 @@ export function durationField(fallbackMs: number, minMs: number, maxMs: number):
       const parts = typeof raw === 'string' && /^(\d+(ms|s|m|h))+$/.test(raw) ? [...raw.matchAll(/(\d+)(ms|s|m|h)/g)] : [];
       const value = parts.reduce((sum, [, count, unit]) => sum + Number(count) * (DURATION_UNITS[unit ?? ''] ?? 0), 0);
       if (parts.length === 0 || value < minMs || value > maxMs) {
-        return { problem: `"${String(raw)}" must be a duration such as 250ms, 3s or 1m30s, from ${minMs} ms to ${maxMs} ms` };
+        return { problem: `"${showValue(raw)}" must be a duration such as 250ms, 3s or 1m30s, from ${minMs} ms to ${maxMs} ms` };
       }
       return { value };
     },

@@ -76,5 +76,5 @@ export function assert(condition: boolean, message: string): asserts condition {
 
 /** Closes a union: a case that was forgotten does not compile. */
 export function assertNever(value: never): never {
-  throw new CloudlessError('internal', `unexpected value ${JSON.stringify(value)}`);
+  throw new CloudlessError('internal', `unexpected value ${showValue(value)}`);
 }

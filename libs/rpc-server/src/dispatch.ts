@@ -9,6 +9,7 @@ import type { UniversalHandler, UniversalServerResponse } from '@connectrpc/conn
 import { connectionKey, type ServerConnection } from './connection.js';
 import { guardRequest } from './guard.js';
 import { withInputErrors } from './input-errors.js';
+import { isPowerOfTen } from './power-of-ten.js';
 
 export type AnyRequest = IncomingMessage | Http2ServerRequest;
 export type AnyResponse = ServerResponse | Http2ServerResponse;
@@ -53,6 +54,7 @@ export function createDispatch(settings: DispatchSettings): Dispatch {
     }
   };
 
+  let refused = 0;
   return (connection, request, response) => {
     request.on('error', ignore);
     response.on('error', ignore);
@@ -62,7 +64,8 @@ export function createDispatch(settings: DispatchSettings): Dispatch {
     }
     const decision = guardRequest(request, settings.allowedOrigins);
     if (decision.kind === 'refuse') {
-      log.warn('request refused', { connectionId: connection?.id, reason: decision.reason });
+      refused += 1;
+      if (isPowerOfTen(refused)) log.warn('requests refused', { connectionId: connection?.id, reason: decision.reason, refused });
       answer(response, 403, 'permission_denied', decision.reason);
       return;
     }

@@ -12,6 +12,7 @@ import { createDispatch, type Dispatch } from './dispatch.js';
 import { HealthState, healthRoutes } from './health.js';
 import { listenOnLoopback, type ListenAddress } from './listen.js';
 import { defaultRpcLimits, type RpcLimits, type RpcServer, type RpcServerOptions } from './options.js';
+import { isPowerOfTen } from './power-of-ten.js';
 import { reflectionRoutes } from './reflection.js';
 import { sniffProtocol } from './sniff-protocol.js';
 
@@ -183,10 +184,9 @@ class PlaintextServer implements RpcServer {
     this.dispatch(session === undefined ? undefined : this.sessions.get(session), request, response);
   }
 
-  /** One line for the first of many: who floods us shall not flood the log. */
   private onDrop(): void {
     this.dropped += 1;
-    if (Math.log10(this.dropped) % 1 !== 0) return;
+    if (!isPowerOfTen(this.dropped)) return;
     this.log.warn('connections refused, too many are open', { open: this.connections.size, refused: this.dropped });
   }
 }

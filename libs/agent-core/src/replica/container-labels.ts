@@ -11,6 +11,8 @@ export interface ContainerOwner {
   readonly slot: number;
   /** The order that the container was started by. */
   readonly orderRevision: bigint;
+  /** How often the replica had been restarted in place when this container was started. */
+  readonly restarts: number;
 }
 
 /** Label keys of a container. Labels and annotations of the spec follow under the two prefixes. */
@@ -24,6 +26,7 @@ export const CONTAINER_LABELS = {
   version: 'cloudless.version',
   slot: 'cloudless.slot',
   orderRevision: 'cloudless.order-revision',
+  restarts: 'cloudless.restarts',
   labelPrefix: 'cloudless.label/',
   annotationPrefix: 'cloudless.annotation/',
 } as const;
@@ -43,6 +46,7 @@ export function toContainerLabels(
     [CONTAINER_LABELS.version]: String(owner.version),
     [CONTAINER_LABELS.slot]: String(owner.slot),
     [CONTAINER_LABELS.orderRevision]: String(owner.orderRevision),
+    [CONTAINER_LABELS.restarts]: String(owner.restarts),
     ...withPrefix(CONTAINER_LABELS.labelPrefix, spec.labels),
     ...withPrefix(CONTAINER_LABELS.annotationPrefix, spec.annotations),
   };
@@ -62,10 +66,15 @@ export function fromContainerLabels(labels: Readonly<Record<string, string>>): C
     workloadUid: labels[CONTAINER_LABELS.workloadUid] ?? '',
     namespace: labels[CONTAINER_LABELS.namespace] ?? '',
     workload: labels[CONTAINER_LABELS.workload] ?? '',
-    version: Number(labels[CONTAINER_LABELS.version] ?? 0),
-    slot: Number(labels[CONTAINER_LABELS.slot] ?? 0),
+    version: wholeNumber(labels[CONTAINER_LABELS.version]),
+    slot: wholeNumber(labels[CONTAINER_LABELS.slot]),
     orderRevision: BigInt(revision),
+    restarts: wholeNumber(labels[CONTAINER_LABELS.restarts]),
   };
+}
+
+function wholeNumber(text: string | undefined): number {
+  return text !== undefined && /^\d{1,10}$/.test(text) ? Number(text) : 0;
 }
 
 function withPrefix(prefix: string, values: Readonly<Record<string, string>>): Record<string, string> {

@@ -237,7 +237,7 @@ export class ReplicaRunner {
       throw new CloudlessError('unimplemented', `spec.runtime: this node runs ${runtime.name}, not ${wanted}`);
     }
     try {
-      return await runtime.start(toContainerRequest(order, { clusterId: clusterId(), nodeId, containerId }));
+      return await runtime.start(toContainerRequest(order, { clusterId: clusterId(), nodeId, containerId, restarts: this.state.restarts }));
     } catch (reason) {
       if (errorKindOf(reason) !== 'exists') throw reason;
       const found = (await runtime.list()).find((status) => status.containerId === containerId); // an earlier try had got through

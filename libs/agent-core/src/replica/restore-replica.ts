@@ -35,7 +35,7 @@ export function restoreReplica(remembered: Remembered): Reduced {
     ...(plan === undefined ? {} : { plan }),
     phase: progress.phase,
     reason: progress.reason,
-    restarts: progress.restarts,
+    restarts: Math.max(progress.restarts, restartsOf(running ?? oldestFirst.at(-1))),
     failures: progress.failures,
     ...(progress.lastExitCode === undefined ? {} : { lastExitCode: progress.lastExitCode }),
     ...containerOf(running ?? oldestFirst.at(-1)),
@@ -58,6 +58,7 @@ export function restoreOrphan(replicaId: string, containers: readonly ContainerS
     heldRevision: owner?.orderRevision ?? 0n,
     phase: 'running',
     reason: 'its order is not known here',
+    restarts: owner?.restarts ?? 0,
     ...containerOf(newest),
   };
   const housed = house(base, oldestFirst, running);
@@ -160,6 +161,11 @@ function endOf({ progress }: StoredReplica, newest: ContainerStatus | undefined)
 function containerOf(status: ContainerStatus | undefined): Pick<ReplicaState, 'container'> | Record<string, never> {
   if (status === undefined) return {};
   return { container: { id: status.containerId, startedAtMs: status.startedAtMs, endpoints: status.endpoints } };
+}
+
+/** The count on the container itself, which is right also when the disk could not take the newest progress. */
+function restartsOf(status: ContainerStatus | undefined): number {
+  return status === undefined ? 0 : (fromContainerLabels(status.labels)?.restarts ?? 0);
 }
 
 function byStart(containers: readonly ContainerStatus[]): readonly ContainerStatus[] {

@@ -48,6 +48,7 @@ describe('toContainerRequest', () => {
       version: 1,
       slot: 0,
       orderRevision: 10n,
+      restarts: 0,
     });
   });
 

@@ -8,6 +8,8 @@ export interface ContainerPlace {
   readonly clusterId: string;
   readonly nodeId: string;
   readonly containerId: ContainerId;
+  /** Restarts in place before this container; default 0. */
+  readonly restarts?: number;
 }
 
 /**
@@ -28,6 +30,7 @@ export function toContainerRequest(order: Order, place: ContainerPlace): Contain
       version: start.version,
       slot: start.slot,
       orderRevision: order.orderRevision,
+      restarts: place.restarts ?? 0,
     },
     spec,
   );

@@ -2,9 +2,7 @@ import type { Clock, Timer } from '../clock.js';
 
 interface Entry extends Timer {
   readonly at: number;
-  readonly order: number;
   readonly action: () => void;
-  cancelled: boolean;
 }
 
 /**
@@ -13,8 +11,7 @@ interface Entry extends Timer {
  */
 export class ManualClock implements Clock {
   private time = 0;
-  private order = 0;
-  private timers: Entry[] = [];
+  private readonly timers = new Set<Entry>();
 
   /** @param epochMs - What `wallTime` says at the origin. */
   constructor(private readonly epochMs = Date.UTC(2026, 0, 1)) {}
@@ -30,36 +27,41 @@ export class ManualClock implements Clock {
   setTimer(delayMs: number, action: () => void): Timer {
     const entry: Entry = {
       at: this.time + Math.max(0, delayMs),
-      order: this.order++,
       action,
-      cancelled: false,
-      cancel: () => {
-        entry.cancelled = true;
-      },
+      cancel: () => this.timers.delete(entry),
     };
-    this.timers.push(entry);
+    this.timers.add(entry);
     return entry;
   }
 
   /** How many timers are set and not cancelled. */
   get pendingTimers(): number {
-    return this.timers.filter((timer) => !timer.cancelled).length;
+    return this.timers.size;
   }
 
-  /** Moves time by `durationMs`, firing what falls due on the way. */
+  /**
+   * Moves time by `durationMs` (0 or more), firing what falls due on the way. Two that overlap end where the farther one ends:
+   * time never goes back.
+   */
   async advance(durationMs: number): Promise<void> {
-    const until = this.time + durationMs;
+    const until = this.time + Math.max(0, durationMs);
     await settle();
-    for (;;) {
-      this.timers = this.timers.filter((timer) => !timer.cancelled);
-      const due = this.timers.filter((timer) => timer.at <= until).sort((a, b) => a.at - b.at || a.order - b.order)[0];
-      if (due === undefined) break;
-      this.timers.splice(this.timers.indexOf(due), 1);
+    for (let due = this.nextDue(until); due !== undefined; due = this.nextDue(until)) {
+      this.timers.delete(due);
       this.time = Math.max(this.time, due.at);
       due.action();
       await settle();
     }
-    this.time = until;
+    this.time = Math.max(this.time, until);
+  }
+
+  /** The set keeps the order of creation, so the first of equal deadlines is the oldest. */
+  private nextDue(until: number): Entry | undefined {
+    let next: Entry | undefined;
+    for (const timer of this.timers) {
+      if (timer.at <= until && (next === undefined || timer.at < next.at)) next = timer;
+    }
+    return next;
   }
 }
 

@@ -33,3 +33,16 @@ export async function aServer(options: Partial<RpcServerOptions> = {}): Promise<
   });
   return Object.assign(server, { clock });
 }
+
+/** Opens servers and closes them after each test. */
+export function serversOfTest(): (options?: Partial<RpcServerOptions>) => ReturnType<typeof aServer> {
+  const servers: RpcServer[] = [];
+  afterEach(async () => {
+    await Promise.all(servers.splice(0).map((server) => server.close()));
+  });
+  return async (options) => {
+    const server = await aServer(options);
+    servers.push(server);
+    return server;
+  };
+}

@@ -1,0 +1,90 @@
+import * as net from 'node:net';
+import { once } from 'node:events';
+import { serversOfTest } from './testing/fixture.js';
+import { http1, http2Request, JSON_TYPE } from './testing/raw-http.js';
+
+const open = serversOfTest();
+
+describe('the guard of a plaintext server', () => {
+  it.each([
+    {
+      name: 'a host of another name',
+      headers: { host: 'evil.example:8080' },
+      says: 'host "evil.example:8080" is not this machine',
+    },
+    {
+      name: 'an origin elsewhere',
+      headers: { origin: 'http://evil.example' },
+      says: 'origin "http://evil.example" may not call this server',
+    },
+    { name: 'an origin of nowhere', headers: { origin: 'null' }, says: 'origin "null"' },
+  ])('refuses $name with 403 and says why', async ({ headers, says }) => {
+    const { url } = await open();
+    const answer = await http1(url, { headers: { ...JSON_TYPE, ...headers }, body: '{}' });
+    expect({ status: answer.status, error: JSON.parse(answer.body.toString()) }).toEqual({
+      status: 403,
+      error: { code: 'permission_denied', message: expect.stringContaining(says) },
+    });
+  });
+
+  it.each([
+    { name: ':authority', headers: { ':authority': 'evil.example' } },
+    { name: 'host beside a good :authority', headers: { ':authority': 'localhost', host: 'evil.example' } },
+    { name: 'origin', headers: { origin: 'https://evil.example' } },
+  ])('checks $name in HTTP/2', async ({ headers }) => {
+    const { url } = await open();
+    expect(await http2Request(url, { headers: { ...JSON_TYPE, ...headers }, body: '{}' })).toMatchObject({ status: 403 });
+  });
+
+  it('refuses HTTP/1.0 without a host', async () => {
+    const { address } = await open();
+    const socket = net.connect(address.port, address.host);
+    socket.write('POST /cloudless.api.CoordinatorService/GetWorkload HTTP/1.0\r\n\r\n');
+    const [head] = (await once(socket, 'data')) as [Buffer];
+    expect(head.toString()).toMatch(/^HTTP\/1\.1 403 /);
+    socket.destroy();
+  });
+
+  it('answers the preflight of a page on this machine, and lets it read what gRPC-Web needs', async () => {
+    const { url } = await open();
+    const origin = 'http://localhost:5173';
+    const asks = {
+      'access-control-request-method': 'POST',
+      'access-control-request-headers': 'content-type,connect-protocol-version',
+    };
+    const preflight = await http1(url, { method: 'OPTIONS', headers: { origin, ...asks } });
+    expect(preflight).toMatchObject({ status: 204, headers: { 'access-control-allow-origin': origin, vary: 'Origin' } });
+    expect(String(preflight.headers['access-control-allow-headers']).toLowerCase()).toContain('connect-protocol-version');
+    for (const send of [http1, http2Request]) {
+      const answer = await send(url, { headers: { ...JSON_TYPE, origin }, body: '{"name":"web"}' });
+      expect(answer).toMatchObject({ status: 200, headers: { 'access-control-allow-origin': origin } });
+      expect(String(answer.headers['access-control-expose-headers']).toLowerCase()).toContain('grpc-status');
+    }
+  });
+
+  it('allows an origin that is listed', async () => {
+    const { url } = await open({ allowedOrigins: ['https://console.example'] });
+    expect(await http1(url, { headers: { ...JSON_TYPE, origin: 'https://console.example' }, body: '{}' })).toMatchObject({
+      status: 200,
+    });
+  });
+});
+
+describe('requests that are no RPC', () => {
+  it.each([
+    { name: 'an unknown path', request: { path: '/nothing' }, status: 404, says: 'no RPC at this path' },
+    { name: 'GET', request: { method: 'GET' }, status: 405, says: 'POST' },
+    { name: 'no content type', request: { headers: {}, body: '{}' }, status: 415, says: 'application/json' },
+    {
+      name: 'a bidirectional stream over HTTP/1.1',
+      request: { path: '/cloudless.api.CoordinatorService/Session' },
+      status: 505,
+      says: 'HTTP/2',
+    },
+  ])('$name gets $status and a text', async ({ request, status, says }) => {
+    const { url } = await open();
+    const answer = await http1(url, request);
+    expect(answer.status).toBe(status);
+    expect(JSON.parse(answer.body.toString())).toMatchObject({ message: expect.stringContaining(says) });
+  });
+});

@@ -1,0 +1,306 @@
+import * as http2 from 'node:http2';
+import * as net from 'node:net';
+import { once } from 'node:events';
+import { CoordinatorService } from '@cloudless/api';
+import { settle } from '@cloudless/base/testing';
+import { Code, createClient } from '@connectrpc/connect';
+import { createConnectTransport, createGrpcTransport } from '@connectrpc/connect-node';
+import type { Connection } from './connection.js';
+import { aLog, aServer, serversOfTest } from './testing/fixture.js';
+import { http1, http2Request, JSON_TYPE } from './testing/raw-http.js';
+
+const open = serversOfTest();
+
+/** A promise and its resolver. */
+function aGate() {
+  let pass: () => void = () => undefined;
+  const passed = new Promise<void>((resolve) => (pass = resolve));
+  return { passed, pass };
+}
+
+/** Resolves with the next connection whose protocol is known. */
+function nextConnection() {
+  let resolve: (connection: Connection) => void = () => undefined;
+  const connected = new Promise<Connection>((done) => (resolve = done));
+  return { connected, onConnection: (connection: Connection) => resolve(connection) };
+}
+
+describe('time limits', () => {
+  it('a unary call without a deadline ends after 30 s, whether its handler heeds the signal or not', async () => {
+    const [called, aborted] = [aGate(), aGate()];
+    const { url, clock } = await open({
+      routes: (router) =>
+        router.rpc(CoordinatorService.method.getWorkload, (_request, { signal }) => {
+          signal.addEventListener('abort', aborted.pass);
+          called.pass();
+          return new Promise<never>(() => undefined);
+        }),
+    });
+    const call = createClient(CoordinatorService, createConnectTransport({ baseUrl: url, httpVersion: '2' })).getWorkload({});
+    await called.passed;
+    await clock.advance(30_000);
+    await expect(call).rejects.toMatchObject({
+      code: Code.DeadlineExceeded,
+      rawMessage: 'GetWorkload gave no answer within 30000 ms',
+    });
+    await aborted.passed;
+  });
+
+  it('streams have no deadline of ours', async () => {
+    const [called, more] = [aGate(), aGate()];
+    const { url, clock } = await open({
+      routes: (router) =>
+        router.rpc(CoordinatorService.method.watchWorkloads, async function* () {
+          yield {};
+          called.pass();
+          await more.passed;
+          yield {};
+        }),
+    });
+    const stream = createClient(CoordinatorService, createGrpcTransport({ baseUrl: url }))
+      .watchWorkloads({})
+      [Symbol.asyncIterator]();
+    await stream.next();
+    const second = stream.next();
+    await called.passed;
+    await clock.advance(3_600_000);
+    more.pass();
+    expect(await second).toMatchObject({ done: false });
+  });
+
+  it.each([
+    { name: 'connect-timeout-ms', headers: { ...JSON_TYPE, 'connect-timeout-ms': String(25 * 3_600_000) } },
+    { name: 'a timeout that is no number', headers: { ...JSON_TYPE, 'connect-timeout-ms': 'soon' } },
+  ])('refuses $name beyond what is allowed', async ({ headers }) => {
+    const { url } = await open();
+    expect(await http1(url, { headers, body: '{}' })).toMatchObject({ status: 400 });
+  });
+
+  it.each([
+    { name: 'says nothing', first: undefined },
+    { name: 'sends half a preface', first: 'PRI * HT' },
+    { name: 'sends half a head', first: 'POST / HTTP/1.1\r\nHost: loc' },
+  ])('a client that $name is cut after 10 s', async ({ first }) => {
+    const server = await open();
+    const { address, clock } = server;
+    const socket = net.connect(address.port, address.host);
+    await once(socket, 'connect');
+    if (first !== undefined) await new Promise<void>((resolve) => socket.write(first, () => resolve()));
+    await untilOpen(server, 1);
+    await clock.advance(9_999);
+    expect(socket.destroyed).toBe(false);
+    const closed = once(socket, 'close');
+    socket.resume();
+    await clock.advance(1);
+    await closed;
+  });
+
+  it('a body that comes too slowly costs the call, in both versions of HTTP', async () => {
+    const { connected, onConnection } = nextConnection();
+    const { url, address, clock } = await open({ onConnection });
+    const socket = net.connect(address.port, address.host);
+    socket.write(
+      'POST /cloudless.api.CoordinatorService/CreateWorkload HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{',
+    );
+    const connection = await connected;
+    const closed = new Promise<void>((resolve) => connection.onClose(resolve));
+    await roundTrip(url); // the head has been read by now
+    await clock.advance(30_000);
+    await closed;
+    socket.destroy();
+
+    const session = http2.connect(url);
+    const stream = session.request({
+      ':method': 'POST',
+      ':path': '/cloudless.api.CoordinatorService/CreateWorkload',
+      ...JSON_TYPE,
+    });
+    stream.write('{');
+    await ping(session);
+    await clock.advance(30_000);
+    await once(stream, 'close');
+    expect(stream.rstCode).toBe(http2.constants.NGHTTP2_CANCEL);
+    session.destroy();
+  });
+
+  it('a session without a stream is ended after 60 s, one with a stream is not', async () => {
+    const called = aGate();
+    const { url, clock } = await open({
+      routes: (router) =>
+        router.rpc(CoordinatorService.method.watchWorkloads, async function* (_request, { signal }) {
+          yield {};
+          called.pass();
+          await new Promise((resolve) => signal.addEventListener('abort', resolve));
+        }),
+    });
+    const session = http2.connect(url);
+    await ping(session);
+    const headers = {
+      ':method': 'POST',
+      ':path': '/cloudless.api.CoordinatorService/WatchWorkloads',
+      'content-type': 'application/connect+json',
+    };
+    const stream = session.request(headers);
+    stream.end(Buffer.from([0, 0, 0, 0, 2, 0x7b, 0x7d]));
+    await called.passed;
+    await clock.advance(600_000);
+    await ping(session); // it lives
+    const closed = once(session, 'close');
+    stream.close();
+    await once(stream, 'close');
+    await ping(session);
+    await clock.advance(60_000);
+    await closed;
+  });
+});
+
+describe('size limits', () => {
+  it('a head beyond 16 KiB is 431 in both versions of HTTP', async () => {
+    const { url } = await open();
+    const headers = { ...JSON_TYPE, 'x-large': 'a'.repeat(17 * 1024) };
+    expect(await http1(url, { headers, body: '{}' })).toMatchObject({ status: 431 });
+    expect(await http2Request(url, { headers, body: '{}' })).toMatchObject({ status: 431 });
+  });
+
+  it('tells HTTP/2 clients its limits', async () => {
+    const { url } = await open();
+    const session = http2.connect(url);
+    const [settings] = (await once(session, 'remoteSettings')) as [http2.Settings];
+    expect(settings).toMatchObject({ maxConcurrentStreams: 128, maxHeaderListSize: 16 * 1024 });
+    session.destroy();
+  });
+
+  it('closes sockets beyond the limit, and says so once', async () => {
+    const log = aLog();
+    const server = await open({ limits: { maxConnections: 1 }, log });
+    const { address } = server;
+    const first = net.connect(address.port, address.host);
+    await once(first, 'connect');
+    await untilOpen(server, 1);
+    for (let count = 0; count < 3; count += 1) await once(net.connect(address.port, address.host).resume(), 'close');
+    expect(log.lines.filter(({ message }) => message.startsWith('connections refused'))).toHaveLength(1);
+    first.destroy();
+  });
+});
+
+describe('close', () => {
+  it('ends streams with UNAVAILABLE, lets unary calls end, then leaves nothing open', async () => {
+    const [called, answer] = [aGate(), aGate()];
+    const server = await aServer({
+      routes: (router) =>
+        router.service(CoordinatorService, {
+          getWorkload: async ({ name }) => {
+            called.pass();
+            await answer.passed;
+            return { name };
+          },
+          watchWorkloads: async function* () {
+            yield {};
+            await new Promise<never>(() => undefined); // heeds no signal
+          },
+        }),
+    });
+    const client = createClient(CoordinatorService, createConnectTransport({ baseUrl: server.url, httpVersion: '2' }));
+    const stream = client.watchWorkloads({})[Symbol.asyncIterator]();
+    await stream.next();
+    const call = client.getWorkload({ name: 'web' });
+    const overHttp1 = createClient(
+      CoordinatorService,
+      createConnectTransport({ baseUrl: server.url, httpVersion: '1.1' }),
+    ).getWorkload({ name: 'api' });
+    await called.passed;
+    await untilOpen(server, 2);
+    const closed = server.close(5_000);
+    await expect(stream.next()).rejects.toMatchObject({ code: Code.Unavailable, rawMessage: 'the server is shutting down' });
+    answer.pass();
+    expect(await call).toMatchObject({ name: 'web' });
+    expect(await overHttp1).toMatchObject({ name: 'api' });
+    await closed;
+    expect({ open: server.openConnections, timers: server.clock.pendingTimers }).toEqual({ open: 0, timers: 0 });
+    await expect(client.getWorkload({})).rejects.toMatchObject({ code: Code.Unavailable });
+  });
+
+  it('destroys what has not ended when the grace is over', async () => {
+    const called = aGate();
+    const server = await aServer({
+      routes: (router) =>
+        router.rpc(CoordinatorService.method.getWorkload, () => {
+          called.pass();
+          return new Promise<never>(() => undefined);
+        }),
+    });
+    const call = createClient(CoordinatorService, createGrpcTransport({ baseUrl: server.url })).getWorkload({});
+    const failed = expect(call).rejects.toMatchObject({ code: expect.any(Number) });
+    await called.passed;
+    const closed = server.close(5_000);
+    await server.clock.advance(4_999);
+    expect(server.openConnections).toBe(1);
+    await server.clock.advance(1);
+    await closed;
+    await failed;
+    expect({ open: server.openConnections, timers: server.clock.pendingTimers }).toEqual({ open: 0, timers: 0 });
+  });
+
+  it('may be called twice', async () => {
+    const server = await aServer();
+    await Promise.all([server.close(1_000), server.close()]);
+  });
+});
+
+describe('listening', () => {
+  it('says whose port it is when it is taken', async () => {
+    const { address } = await open();
+    await expect(aServer({ port: address.port })).rejects.toMatchObject({
+      kind: 'unavailable',
+      message: `port ${address.port} on 127.0.0.1 is in use; stop what listens there or choose another with --port`,
+    });
+  });
+
+  it.each([
+    { name: 'every address', options: { host: '0.0.0.0' }, kind: 'precondition' },
+    { name: 'a port that is none', options: { port: 65_536 }, kind: 'invalid' },
+    { name: 'a port with a fraction', options: { port: 1.5 }, kind: 'invalid' },
+  ])('refuses $name', async ({ options, kind }) => {
+    await expect(aServer(options)).rejects.toMatchObject({ kind });
+  });
+
+  it.each([
+    {
+      name: 'HTTP/2',
+      bytes: 'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n',
+      frame: Buffer.from([0, 0, 0, 4, 0, 0, 0, 0, 0]),
+      answer: /^\0\0.\x04/s,
+    },
+    {
+      name: 'PRI-like HTTP/1.1',
+      bytes: 'PROPFIND / HTTP/1.1\r\nHost: localhost\r\n',
+      frame: Buffer.from('\r\n'),
+      answer: /^HTTP\/1\.1 404/,
+    },
+  ])('tells $name when its first bytes come one by one', async ({ bytes, frame, answer }) => {
+    const { address } = await open();
+    const socket = net.connect({ port: address.port, host: address.host, noDelay: true });
+    await once(socket, 'connect');
+    for (const byte of [...Buffer.from(bytes), ...frame]) {
+      await new Promise<void>((resolve) => socket.write(Buffer.from([byte]), () => resolve()));
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+    const [first] = (await once(socket, 'data')) as [Buffer];
+    expect(first.toString('latin1')).toMatch(answer);
+    socket.destroy();
+  });
+});
+
+function ping(session: http2.ClientHttp2Session): Promise<void> {
+  return new Promise((resolve, reject) => session.ping((reason) => (reason === null ? resolve() : reject(reason))));
+}
+
+/** When it resolves the server has run its event loop: what was sent before has been read. */
+async function roundTrip(url: string): Promise<void> {
+  await http1(url, { path: '/nothing' });
+  await settle();
+}
+
+async function untilOpen(server: { readonly openConnections: number }, count: number): Promise<void> {
+  while (server.openConnections < count) await new Promise((resolve) => setImmediate(resolve));
+}

@@ -1,0 +1,148 @@
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import {
+  createAgentClient,
+  createCoordinatorClient,
+  type AgentClient,
+  type CoordinatorClient,
+  type Workload,
+} from '@cloudless/api';
+import { createGrpcTransport } from '@connectrpc/connect-node';
+import { Running, bundleOf, processesMentioning, runToEnd, type Finished } from './processes.js';
+
+/** A server for tests: answers its replica's id, says each request in its log, ends gently. */
+export const SERVER_COMMAND = [
+  'node',
+  '-e',
+  `const server = require('node:http').createServer((request, response) => response.end(process.env.CLOUDLESS_REPLICA_ID ?? ''));
+   server.listen(process.env.PORT, '127.0.0.1');
+   process.on('SIGTERM', () => server.close(() => process.exit(0)));`,
+];
+
+/** Ports that tests hand to workloads; each agent has its own part, below the range of ports the system picks itself. */
+const FIRST_WORKLOAD_PORT = 12_000;
+const PORTS_PER_AGENT = 400;
+
+/** A coordinator and agents as real processes, on ports chosen at run time, in a temporary directory. */
+export class RealCluster {
+  readonly agents = new Map<string, Running>();
+  private coordinator: Running | undefined;
+  private urlNow = '';
+  private opsUrlNow = '';
+  private agentCount = 0;
+
+  private constructor(readonly directory: string) {}
+
+  /** Starts a coordinator and `zones.length` agents, one in each zone. */
+  static async start(zones: readonly string[] = ['zone-a', 'zone-b', 'zone-c']): Promise<RealCluster> {
+    const cluster = new RealCluster(await mkdtemp(join(tmpdir(), 'cloudless-e2e-')));
+    try {
+      await cluster.startCoordinator();
+      for (const [index, zone] of zones.entries()) await cluster.startAgent(`agent-${index + 1}`, zone);
+    } catch (reason) {
+      await cluster.stop();
+      throw reason;
+    }
+    return cluster;
+  }
+
+  /** Base address of the API. */
+  get url(): string {
+    return this.urlNow;
+  }
+
+  get opsUrl(): string {
+    return this.opsUrlNow;
+  }
+
+  get client(): CoordinatorClient {
+    return createCoordinatorClient(createGrpcTransport({ baseUrl: this.url }));
+  }
+
+  get agentClient(): AgentClient {
+    return createAgentClient(createGrpcTransport({ baseUrl: this.url }));
+  }
+
+  get coordinatorProcess(): Running {
+    if (this.coordinator === undefined) throw new Error('no coordinator runs');
+    return this.coordinator;
+  }
+
+  /** Starts the coordinator; the second time on the port it had. */
+  async startCoordinator(): Promise<void> {
+    const port = this.urlNow === '' ? '0' : new URL(this.urlNow).port;
+    const args = ['--port', port, '--ops-port', '0', '--data-dir', join(this.directory, 'coordinator')];
+    this.coordinator = Running.start(process.execPath, ['--enable-source-maps', bundleOf('coordinator'), ...args]);
+    const ready = await this.coordinator.logged('coordinator ready');
+    this.urlNow = String(ready['url']);
+    this.opsUrlNow = String(ready['opsUrl']);
+  }
+
+  /** Starts an agent, or the same one again. @returns the address of its own service. */
+  async startAgent(name: string, zone: string, more: readonly string[] = []): Promise<string> {
+    const first = FIRST_WORKLOAD_PORT + this.agentCount++ * PORTS_PER_AGENT;
+    const agent = Running.start(process.execPath, [
+      ...['--enable-source-maps', bundleOf('agent'), '--name', name, '--coordinator', this.url],
+      ...['--zone', zone, '--region', 'local', '--listen', '127.0.0.1:0', '--data-dir', join(this.directory, name)],
+      ...['--port-range', `${first}-${first + PORTS_PER_AGENT - 1}`, '--stop-workloads-on-exit', ...more],
+    ]);
+    this.agents.set(name, agent);
+    const ready = await agent.logged('agent ready');
+    await this.nodeReady(name);
+    return String(ready['address']);
+  }
+
+  agent(name: string): Running {
+    const agent = this.agents.get(name);
+    if (agent === undefined) throw new Error(`there is no ${name}`);
+    return agent;
+  }
+
+  /** Runs cloudlessctl against this cluster. */
+  ctl(...args: readonly string[]): Promise<Finished> {
+    return runToEnd(process.execPath, [bundleOf('cloudlessctl'), '--server', this.url, ...args], {
+      env: { CLOUDLESS_CONFIG: join(this.directory, 'no-config.yaml'), NO_COLOR: '1' },
+    });
+  }
+
+  /** Follows a workload until it is as `fits` says; waits on what the cluster tells, not on time. */
+  async until(name: string, fits: (workload: Workload) => boolean): Promise<Workload> {
+    const watch = new AbortController();
+    try {
+      for await (const { workload } of this.client.watchWorkloads({ namespace: 'default', name }, { signal: watch.signal })) {
+        if (workload?.status !== undefined && fits(workload)) return workload;
+      }
+    } finally {
+      watch.abort();
+    }
+    throw new Error(`the watch of ${name} ended`);
+  }
+
+  /** Waits until as many replicas are ready as are wanted, all of the newest version and none leaving. */
+  settled(name: string): Promise<Workload> {
+    return this.until(name, ({ generation, status }) => {
+      if (status === undefined) return false;
+      const { desiredReplicas, readyReplicas, updatedReplicas, totalReplicas, observedGeneration } = status;
+      const exact = [readyReplicas, updatedReplicas, totalReplicas].every((count) => count === desiredReplicas);
+      return exact && observedGeneration === generation;
+    });
+  }
+
+  async nodeReady(nodeId: string): Promise<void> {
+    for (;;) {
+      const { nodes } = await this.client.listNodes({});
+      if (nodes.some((node) => node.id === nodeId && node.status?.phase === 1)) return;
+    }
+  }
+
+  /** Ends everything and removes the directory. @throws when a process is left behind. */
+  async stop(): Promise<void> {
+    await Promise.all([...this.agents.values()].map((agent) => agent.kill('SIGTERM')));
+    await this.coordinator?.kill('SIGTERM');
+    const left = processesMentioning(this.directory);
+    for (const line of left) process.kill(Number(line.trim().split(/\s+/)[0]), 'SIGKILL');
+    await rm(this.directory, { recursive: true, force: true });
+    if (left.length > 0) throw new Error(`left behind:\n${left.join('\n')}`);
+  }
+}

@@ -1,0 +1,107 @@
+import { execFileSync, spawn, type ChildProcess } from 'node:child_process';
+import { existsSync } from 'node:fs';
+import { createInterface } from 'node:readline';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+
+/** The checkout. */
+export const repository = fileURLToPath(new URL('../../..', import.meta.url));
+
+/** How a program ended and all it wrote. */
+export interface Finished {
+  readonly code: number | null;
+  readonly stdout: string;
+  readonly stderr: string;
+}
+
+/** The bundle of an app. */
+export function bundleOf(app: 'coordinator' | 'agent' | 'cloudlessctl' | 'dev-cluster'): string {
+  const bundle = join(repository, 'dist/apps', app, 'main.mjs');
+  if (!existsSync(bundle)) throw new Error(`${bundle} is missing: run "npm run build" first`);
+  return bundle;
+}
+
+/** Runs a program to its end. */
+export function runToEnd(
+  executable: string,
+  args: readonly string[],
+  options: { readonly input?: string | Uint8Array; readonly env?: NodeJS.ProcessEnv; readonly cwd?: string } = {},
+): Promise<Finished> {
+  const child = spawn(executable, args, { cwd: options.cwd ?? repository, env: { ...process.env, ...options.env } });
+  let stdout = '';
+  let stderr = '';
+  child.stdout.setEncoding('utf8').on('data', (text: string) => (stdout += text));
+  child.stderr.setEncoding('utf8').on('data', (text: string) => (stderr += text));
+  // A program that ends without reading its input breaks the pipe; its exit code tells the rest.
+  child.stdin.on('error', () => undefined);
+  child.stdin.end(options.input ?? '');
+  return new Promise((resolve, reject) => {
+    child.once('error', reject);
+    child.once('close', (code) => resolve({ code, stdout, stderr }));
+  });
+}
+
+/** A program that runs, with the lines it has written. */
+export class Running {
+  readonly lines: string[] = [];
+  readonly exited: Promise<number | null>;
+  private readonly waiting = new Set<() => void>();
+
+  constructor(private readonly child: ChildProcess) {
+    this.exited = new Promise((resolve) => child.once('close', (code) => resolve(code)));
+    void this.exited.then(() => this.wake());
+    for (const stream of [child.stdout, child.stderr]) {
+      if (stream === null) continue;
+      createInterface({ input: stream }).on('line', (line) => {
+        this.lines.push(line);
+        this.wake();
+      });
+    }
+  }
+
+  static start(executable: string, args: readonly string[], env: NodeJS.ProcessEnv = {}): Running {
+    return new Running(
+      spawn(executable, args, { cwd: repository, env: { ...process.env, ...env }, stdio: ['ignore', 'pipe', 'pipe'] }),
+    );
+  }
+
+  get pid(): number {
+    return this.child.pid ?? 0;
+  }
+
+  /** The first log line with this message, as fields. @throws when the program ends before it. */
+  async logged(message: string): Promise<Record<string, unknown>> {
+    const line = await this.line((text) => text.includes(`"message":"${message}"`));
+    return JSON.parse(line) as Record<string, unknown>;
+  }
+
+  /** The first line that fits, once it is written. @throws with all lines when the program ends before it. */
+  async line(fits: (line: string) => boolean): Promise<string> {
+    for (let seen = 0; ;) {
+      for (; seen < this.lines.length; seen += 1) {
+        const line = this.lines[seen] ?? '';
+        if (fits(line)) return line;
+      }
+      if (this.child.exitCode !== null || this.child.signalCode !== null)
+        throw new Error(`ended before:\n${this.lines.join('\n')}`);
+      await new Promise<void>((resolve) => this.waiting.add(resolve));
+    }
+  }
+
+  async kill(signal: NodeJS.Signals = 'SIGKILL'): Promise<number | null> {
+    this.child.kill(signal);
+    return this.exited;
+  }
+
+  private wake(): void {
+    for (const resolve of this.waiting) resolve();
+    this.waiting.clear();
+  }
+}
+
+/** Command lines of processes that mention `text`: what a test may have left behind. */
+export function processesMentioning(text: string): string[] {
+  return execFileSync('ps', ['-eo', 'pid,args'], { encoding: 'utf8' })
+    .split('\n')
+    .filter((line) => line.includes(text) && !line.includes('ps -eo'));
+}

@@ -1,0 +1,103 @@
+import { createAgentClient, type LogEntry, type Workload } from '@cloudless/api';
+import { createGrpcTransport } from '@connectrpc/connect-node';
+import { RealCluster, SERVER_COMMAND } from './cluster.js';
+
+let cluster: RealCluster;
+beforeEach(async () => {
+  cluster = await RealCluster.start();
+});
+afterEach(() => cluster.stop());
+
+const containersOf = ({ status }: Workload): Record<string, string> =>
+  Object.fromEntries((status?.replicas ?? []).map(({ id, containerId }) => [id, containerId]));
+const restartsOf = ({ status }: Workload): number => (status?.replicas ?? []).reduce((sum, { restarts }) => sum + restarts, 0);
+
+async function createServers(replicas: number): Promise<Workload> {
+  const spec = { command: SERVER_COMMAND, ports: [{ name: 'http', containerPort: 80 }], replicas };
+  await cluster.client.createWorkload({ name: 'web', spec });
+  return cluster.settled('web');
+}
+
+describe('what a crash does not take', () => {
+  it('a process killed with -9 is restarted in place: same replica, same node, new container', async () => {
+    const before = await createServers(3);
+    const victim = before.status!.replicas[0]!;
+    const { pid } = await cluster.agentClient.getContainerStatus({ containerId: victim.containerId });
+    process.kill(pid, 'SIGKILL');
+    const after = await cluster.until('web', ({ status }) =>
+      status!.replicas.some((r) => r.id === victim.id && r.restarts === 1 && r.ready),
+    );
+    const back = after.status!.replicas.find(({ id }) => id === victim.id)!;
+    expect(back).toMatchObject({ nodeId: victim.nodeId, lastExitCode: 137 });
+    expect(back.containerId).not.toBe(victim.containerId);
+    expect(Object.keys(containersOf(after)).sort()).toEqual(Object.keys(containersOf(before)).sort());
+  });
+
+  it('an agent killed with -9 leaves its processes running and adopts them, with no log line lost or doubled', async () => {
+    const counter = 'let n = 0; setInterval(() => console.log(String(++n)), 2);';
+    await cluster.client.createWorkload({ name: 'web', spec: { command: ['node', '-e', counter], replicas: 3 } });
+    const before = await cluster.settled('web');
+    const watched = before.status!.replicas.find(({ nodeId }) => nodeId === 'agent-1')!;
+    const { pid } = await cluster.agentClient.getContainerStatus({ containerId: watched.containerId });
+    const following = new AbortController();
+    const lines: LogEntry[] = [];
+    let restarted = false;
+    const enough = (async () => {
+      let after = Number.POSITIVE_INFINITY;
+      for await (const entry of cluster.client.streamLogs(
+        { replicaId: watched.id, follow: true },
+        { signal: following.signal },
+      )) {
+        if (entry.sequence > 0n) lines.push(entry);
+        if (restarted && after === Number.POSITIVE_INFINITY) after = lines.length + 200;
+        if (lines.length > after) return;
+      }
+    })();
+    await cluster.agent('agent-1').kill('SIGKILL');
+    await cluster.startAgent('agent-1', 'zone-a');
+    restarted = true;
+    await enough;
+    following.abort();
+    expect(lines.map(({ line }) => Number(line))).toEqual(lines.map((_, index) => index + 1));
+    expect(lines.map(({ sequence }) => Number(sequence))).toEqual(lines.map((_, index) => index + 1));
+    const after = await cluster.settled('web');
+    expect(containersOf(after)).toEqual(containersOf(before));
+    expect(restartsOf(after)).toBe(0);
+    expect((await cluster.agentClient.getContainerStatus({ containerId: watched.containerId })).pid).toBe(pid);
+  });
+
+  it('a coordinator killed with -9 comes back with the state it acknowledged, and nothing restarts', async () => {
+    const before = await createServers(5);
+    await cluster.client.createWorkload({
+      name: 'other',
+      spec: { command: ['sleep', '1000'], replicas: 0, labels: { kept: 'yes' } },
+    });
+    const acknowledged = await cluster.client.scaleWorkload({ name: 'other', replicas: 2 });
+    await cluster.coordinatorProcess.kill('SIGKILL');
+    await cluster.startCoordinator();
+    for (const name of ['agent-1', 'agent-2', 'agent-3']) await cluster.nodeReady(name);
+    const after = await cluster.settled('web');
+    expect(containersOf(after)).toEqual(containersOf(before));
+    expect(restartsOf(after)).toBe(0);
+    const other = await cluster.settled('other');
+    expect(other).toMatchObject({
+      uid: acknowledged.uid,
+      generation: acknowledged.generation,
+      spec: { labels: { kept: 'yes' }, replicas: 2 },
+    });
+  });
+
+  it("an agent's own service answers for its containers", async () => {
+    const address = await cluster.startAgent('agent-4', 'zone-d');
+    const spec = { command: ['sh', '-c', 'echo up; sleep 1000'], placement: { zones: ['zone-d'] } };
+    await cluster.client.createWorkload({ name: 'web', spec });
+    const [replica] = (await cluster.settled('web')).status!.replicas;
+    const agent = createAgentClient(createGrpcTransport({ baseUrl: `http://${address}` }));
+    const containerId = replica!.containerId.slice(0, 12);
+    const result = await agent.execCommand({ containerId, command: ['sh', '-c', 'echo a; echo b >&2; exit 3'] });
+    expect(result).toMatchObject({ stdout: 'a\n', stderr: 'b\n', exitCode: 3 });
+    const lines: string[] = [];
+    for await (const { line } of agent.streamLogs({ containerId })) lines.push(line);
+    expect(lines).toEqual(['up']);
+  });
+});
