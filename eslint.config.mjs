@@ -16,7 +16,10 @@ const layers = {
     siblings: ['core', 'port', 'api', 'base', 'adapter'],
     packages: ['@bufbuild/protobuf', '@connectrpc/connect', '@connectrpc/connect-node', 'lmdb', 'winston', 'prom-client'],
   },
-  sim: { siblings: ['base', 'core', 'port', 'api', 'state', 'logic', 'adapter'], packages: ['@bufbuild/protobuf', '@connectrpc/connect', 'fast-check'] },
+  sim: {
+    siblings: ['base', 'core', 'port', 'api', 'state', 'logic', 'adapter'],
+    packages: ['@bufbuild/protobuf', '@connectrpc/connect', 'fast-check'],
+  },
   app: { siblings: ['base', 'core', 'port', 'api', 'state', 'logic', 'adapter'] },
 };
 
@@ -83,7 +86,10 @@ export default tseslint.config(
       '@typescript-eslint/no-explicit-any': 'error',
       '@typescript-eslint/no-non-null-assertion': 'error',
       '@typescript-eslint/no-unused-vars': ['error', { argsIgnorePattern: '^_', varsIgnorePattern: '^_' }],
-      'no-restricted-exports': ['error', { restrictDefaultExports: { direct: true, named: true, defaultFrom: true, namedFrom: true, namespaceFrom: true } }],
+      'no-restricted-exports': [
+        'error',
+        { restrictDefaultExports: { direct: true, named: true, defaultFrom: true, namedFrom: true, namespaceFrom: true } },
+      ],
       'no-console': 'error',
       eqeqeq: 'error',
       'prefer-const': 'error',
@@ -91,10 +97,7 @@ export default tseslint.config(
   },
   {
     files: ['libs/**/*.ts'],
-    ignores: [
-      'libs/{state-store-lmdb,runtime-process,cgroup-reader,identity,observability,rpc-server,system}/**',
-      ...specs,
-    ],
+    ignores: ['libs/{state-store-lmdb,runtime-process,cgroup-reader,identity,observability,rpc-server,system}/**', ...specs],
     rules: {
       'no-restricted-globals': ['error', ...bannedGlobals],
       'no-restricted-properties': ['error', ...bannedProperties],

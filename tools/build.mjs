@@ -23,7 +23,9 @@ export async function build() {
     sourcesContent: false,
     logLevel: 'warning',
     // Some packages are CommonJS and ask for Node's own modules by require.
-    banner: { js: "import { createRequire as __createRequire } from 'node:module'; const require = __createRequire(import.meta.url);" },
+    banner: {
+      js: "import { createRequire as __createRequire } from 'node:module'; const require = __createRequire(import.meta.url);",
+    },
   });
 }
 

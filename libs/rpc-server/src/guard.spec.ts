@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { serversOfTest } from './testing/fixture.js';
 import { http1, http2Request, JSON_TYPE } from './testing/raw-http.js';
 
-const open = serversOfTest();
+const open = serversOfTest(afterEach);
 
 describe('the guard of a plaintext server', () => {
   it.each([

@@ -4,7 +4,7 @@ import { createGrpcTransport } from '@connectrpc/connect-node';
 import { HealthState } from './health.js';
 import { serversOfTest } from './testing/fixture.js';
 
-const open = serversOfTest();
+const open = serversOfTest(afterEach);
 const COORDINATOR = 'cloudless.api.CoordinatorService';
 
 async function aClient(health = new HealthState()) {

@@ -3,7 +3,7 @@ import { CoordinatorService } from '@cloudless/api';
 import { serversOfTest } from './testing/fixture.js';
 import { envelope, http1, http2Request, JSON_TYPE, type RawAnswer } from './testing/raw-http.js';
 
-const open = serversOfTest();
+const open = serversOfTest(afterEach);
 const MIB = 1024 * 1024;
 /** Field 1, length 127, and then too little. */
 const TRUNCATED = Buffer.from([0x0a, 0x7f, 0x01]);

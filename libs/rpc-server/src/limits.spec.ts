@@ -9,7 +9,7 @@ import type { Connection } from './connection.js';
 import { aLog, aServer, serversOfTest } from './testing/fixture.js';
 import { http1, http2Request, JSON_TYPE } from './testing/raw-http.js';
 
-const open = serversOfTest();
+const open = serversOfTest(afterEach);
 
 /** A promise and its resolver. */
 function aGate() {

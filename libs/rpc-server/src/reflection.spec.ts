@@ -10,7 +10,7 @@ import { ReflectionConversation, type ReflectionAnswer } from './reflection.js';
 import { ReflectionIndex } from './reflection-index.js';
 import { serversOfTest } from './testing/fixture.js';
 
-const open = serversOfTest();
+const open = serversOfTest(afterEach);
 const index = new ReflectionIndex([CoordinatorService, AgentService]);
 const ask = (question: Parameters<ReflectionConversation['answer']>[0], conversation = new ReflectionConversation(index)) =>
   conversation.answer(question);

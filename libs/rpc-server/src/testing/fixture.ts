@@ -34,10 +34,10 @@ export async function aServer(options: Partial<RpcServerOptions> = {}): Promise<
   return Object.assign(server, { clock });
 }
 
-/** Opens servers and closes them after each test. */
-export function serversOfTest(): (options?: Partial<RpcServerOptions>) => ReturnType<typeof aServer> {
+/** Opens servers and closes them after each test; `after` is jest's `afterEach`. */
+export function serversOfTest(after: (action: () => Promise<void>) => void): (options?: Partial<RpcServerOptions>) => ReturnType<typeof aServer> {
   const servers: RpcServer[] = [];
-  afterEach(async () => {
+  after(async () => {
     await Promise.all(servers.splice(0).map((server) => server.close()));
   });
   return async (options) => {

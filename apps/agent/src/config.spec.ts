@@ -1,0 +1,108 @@
+import { describe, expect, it } from '@jest/globals';
+import { InvalidInputError } from '@cloudless/base';
+import { Taint_Effect } from '@cloudless/api';
+import { defaultDataDir, defaultName, parseAgentConfig } from './config.js';
+
+const parse = (values: Record<string, unknown>) => parseAgentConfig([{ source: 'test', values }], { HOME: '/home/a' });
+
+function problemsOf(values: Record<string, unknown>): readonly string[] {
+  try {
+    parse(values);
+    return [];
+  } catch (reason) {
+    return reason instanceof InvalidInputError ? reason.violations.map(({ field, message }) => `${field}: ${message}`) : [String(reason)];
+  }
+}
+
+describe('parseAgentConfig', () => {
+  it('fills in defaults', () => {
+    expect(parse({ name: 'a1' })).toEqual({
+      name: 'a1',
+      coordinator: ['http://127.0.0.1:8080'],
+      dataDir: '/home/a/.local/state/cloudless/agent-a1',
+      listen: undefined,
+      region: '',
+      zone: '',
+      label: {},
+      taint: [],
+      maxReplicas: 110,
+      reserveCpu: 0,
+      reserveMemory: 0,
+      portRange: { from: 20_000, to: 29_999 },
+      stopWorkloadsOnExit: false,
+      logLevel: 'info',
+      logFormat: 'json',
+    });
+  });
+
+  it('lets later layers win', () => {
+    const layers = [
+      { source: 'file', values: { name: 'a1', zone: 'z1' } },
+      { source: 'environment', values: { zone: 'z2', region: undefined } },
+    ];
+    expect(parseAgentConfig(layers)).toMatchObject({ name: 'a1', zone: 'z2' });
+  });
+
+  it.each([
+    ['coordinator', 'http://127.0.0.1:1/,http://localhost:2', ['http://127.0.0.1:1', 'http://localhost:2']],
+    ['coordinator', ['http://127.0.0.1:1'], ['http://127.0.0.1:1']],
+    ['listen', '127.0.0.1:0', { host: '127.0.0.1', port: 0 }],
+    ['listen', '9092', { host: '127.0.0.1', port: 9092 }],
+    ['listen', '[::1]:9092', { host: '[::1]', port: 9092 }],
+    ['label', 'a=1,b=x=y', { a: '1', b: 'x=y' }],
+    ['label', ['a=1', 'b=2'], { a: '1', b: '2' }],
+    ['label', { a: 1 }, { a: '1' }],
+    ['taint', 'gpu=yes:NO_SCHEDULE,slow:NO_EXECUTE', [{ key: 'gpu', value: 'yes', effect: Taint_Effect.NO_SCHEDULE }, { key: 'slow', value: '', effect: Taint_Effect.NO_EXECUTE }]],
+    ['reserveCpu', '0.5', 500],
+    ['reserveCpu', '250m', 250],
+    ['reserveCpu', 2, 2_000],
+    ['reserveMemory', '512Mi', 536_870_912],
+    ['reserveMemory', '2G', 2_000_000_000],
+    ['portRange', '30000-30010', { from: 30_000, to: 30_010 }],
+    ['stopWorkloadsOnExit', 'true', true],
+  ])('reads %s from %j', (key, raw, value) => {
+    expect(parse({ [key]: raw })).toMatchObject({ [key]: value });
+  });
+
+  it.each([
+    ['name', 'Not a label'],
+    ['coordinator', 'https://127.0.0.1:1'],
+    ['coordinator', 'http://example.com:8080'],
+    ['coordinator', []],
+    ['listen', '0.0.0.0:9092'],
+    ['listen', 'x'],
+    ['listen', '127.0.0.1:70000'],
+    ['label', 'novalue'],
+    ['label', '-a=1'],
+    ['taint', 'a=b:SOMETIMES'],
+    ['taint', 7],
+    ['reserveCpu', '-1'],
+    ['reserveMemory', '1 GB'],
+    ['portRange', '5-4'],
+    ['portRange', '20000'],
+    ['maxReplicas', 'many'],
+    ['logLevel', 'loud'],
+  ])('refuses %s = %j, naming it', (key, raw) => {
+    expect(problemsOf({ [key]: raw })).toEqual([expect.stringMatching(new RegExp(`^test: ${key}: `))]);
+  });
+
+  it('reports all problems at once, also unknown keys and broken relations', () => {
+    expect(problemsOf({ nmae: 'a', zone: 'a b', maxReplicas: -1 })).toHaveLength(3);
+    expect(problemsOf({ listen: '127.0.0.1:20005' })).toEqual(['listen: port 20005 is within the ports given to workloads, 20000 to 29999']);
+  });
+});
+
+it.each([
+  ['Web-1.example.com', 'web-1'],
+  ['__', 'node'],
+  ['a_b', 'a-b'],
+])('the host %s is called %s', (host, name) => {
+  expect(defaultName(host)).toBe(name);
+});
+
+it.each([
+  [{ XDG_STATE_HOME: '/x', HOME: '/home/a' }, '/x/cloudless/agent-n'],
+  [{ HOME: '/home/a' }, '/home/a/.local/state/cloudless/agent-n'],
+])('with %j the data is in %s', (env, directory) => {
+  expect(defaultDataDir(env, 'n')).toBe(directory);
+});

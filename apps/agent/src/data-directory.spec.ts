@@ -1,0 +1,36 @@
+import { chmod, mkdtemp, rm, stat, symlink } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
+import { takeDataDirectory } from './data-directory.js';
+
+describe('takeDataDirectory', () => {
+  let root: string;
+  beforeEach(async () => (root = await mkdtemp(join(tmpdir(), 'agent-data-'))));
+  afterEach(() => rm(root, { recursive: true, force: true }));
+
+  it('makes a private directory and holds it until it is let go of', async () => {
+    const path = join(root, 'a', 'b');
+    const data = await takeDataDirectory(path);
+    expect((await stat(path)).mode & 0o777).toBe(0o700);
+    await expect(takeDataDirectory(path)).rejects.toMatchObject({
+      kind: 'precondition',
+      message: `data directory ${path} is used by another agent, process ${process.pid}`,
+    });
+    await data.release();
+    await (await takeDataDirectory(path)).release();
+  });
+
+  it('is not fooled by another name of the same directory', async () => {
+    const path = join(root, 'a');
+    const data = await takeDataDirectory(path);
+    await symlink(path, join(root, 'other'));
+    await expect(takeDataDirectory(join(root, 'other'))).rejects.toMatchObject({ kind: 'precondition' });
+    await data.release();
+  });
+
+  it('refuses a directory that others can read', async () => {
+    await chmod(root, 0o755);
+    await expect(takeDataDirectory(root)).rejects.toMatchObject({ kind: 'precondition', message: expect.stringContaining(`chmod 700 ${root}`) });
+  });
+});

@@ -1,0 +1,75 @@
+import { mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
+import type { StoredReplica } from '@cloudless/agent-core';
+import { FileAgentStore } from './file-agent-store.js';
+
+const replica: StoredReplica = {
+  replicaId: '0123456789abcdef-1',
+  workloadUid: '0123456789abcdef',
+  start: Uint8Array.of(0, 255, 10),
+  heldRevision: 9_007_199_254_740_993n,
+  bootId: 'b',
+  progress: { phase: 'running', reason: '', restarts: 2, failures: 1, lastExitCode: -1, containerId: 'c', containerEnded: false, ready: true },
+};
+const identity = { nodeId: 'n', instanceId: 'i', clusterId: 'c', highestEpoch: 7n };
+
+describe('FileAgentStore', () => {
+  let directory: string;
+  beforeEach(async () => (directory = await mkdtemp(join(tmpdir(), 'agent-store-'))));
+  afterEach(() => rm(directory, { recursive: true, force: true }));
+
+  it('gives back what was saved, to another instance', async () => {
+    const store = new FileAgentStore(directory);
+    expect(await store.load()).toEqual({ replicas: [] });
+    await store.saveIdentity(identity);
+    await store.saveReplica(replica);
+    await store.saveReplica({ ...replica, end: Uint8Array.of(1) });
+    await store.saveReplica({ ...replica, replicaId: '../x' });
+    expect(await new FileAgentStore(directory).load()).toEqual({
+      identity,
+      replicas: [{ ...replica, replicaId: '../x' }, { ...replica, end: Uint8Array.of(1) }],
+    });
+    expect(await readdir(directory)).toEqual(['identity.json', 'replicas']);
+  });
+
+  it('forgets what was removed; unknown is no error', async () => {
+    const store = new FileAgentStore(directory);
+    await store.load();
+    await store.saveReplica(replica);
+    await store.removeReplica(replica.replicaId);
+    await store.removeReplica('nobody-1');
+    expect(await store.load()).toEqual({ replicas: [] });
+  });
+
+  it('keeps the older value when a write was cut short', async () => {
+    const store = new FileAgentStore(directory);
+    await store.load();
+    await store.saveReplica(replica);
+    const [name] = await readdir(join(directory, 'replicas'));
+    await writeFile(join(directory, 'replicas', `${name}.draft`), '{"for');
+    expect(await store.load()).toEqual({ replicas: [replica] });
+    expect(await readdir(join(directory, 'replicas'))).toEqual([name]);
+  });
+
+  it.each([
+    ['cut off', (text: string) => text.slice(0, 40)],
+    ['of another format', (text: string) => text.replace('"format":1', '"format":2')],
+    ['of an unknown phase', (text: string) => text.replace('"running"', '"dancing"')],
+    ['without its revision', (text: string) => text.replace('heldRevision', 'x')],
+  ])('refuses a file that is %s, naming it', async (_name, damage) => {
+    const store = new FileAgentStore(directory);
+    await store.load();
+    await store.saveReplica(replica);
+    const path = join(directory, 'replicas', `${replica.replicaId}.json`);
+    await writeFile(path, damage(await readFile(path, 'utf8')));
+    await expect(store.load()).rejects.toMatchObject({ kind: 'internal', message: expect.stringContaining(path) });
+  });
+
+  it('writes files that only their owner can read', async () => {
+    const store = new FileAgentStore(directory);
+    await store.saveIdentity(identity);
+    expect((await stat(join(directory, 'identity.json'))).mode & 0o077).toBe(0);
+  });
+});

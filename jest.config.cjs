@@ -1,0 +1,2 @@
+/** All unit and conformance tests in one run; each project also has a target of its own (`nx test scheduler`). */
+module.exports = { projects: ['<rootDir>/libs/*', '<rootDir>/apps/*'] };

@@ -1,0 +1,61 @@
+import { StoppedError, sleep } from './index.js';
+import { ManualClock, settle } from './testing/index.js';
+
+function watched(promise: Promise<void>) {
+  const seen: { outcome?: 'done' | StoppedError } = {};
+  promise.then(
+    () => (seen.outcome = 'done'),
+    (reason: StoppedError) => (seen.outcome = reason),
+  );
+  return seen;
+}
+
+describe('sleep', () => {
+  it('resolves after its delay, not before', async () => {
+    const clock = new ManualClock();
+    const nap = watched(sleep(clock, 100));
+    await clock.advance(99);
+    expect(nap.outcome).toBeUndefined();
+    await clock.advance(1);
+    expect(nap.outcome).toBe('done');
+  });
+
+  it('ends at once when its signal is aborted, with the reason as cause, and leaves no timer', async () => {
+    const clock = new ManualClock();
+    const stop = new AbortController();
+    const nap = watched(sleep(clock, 100, stop.signal));
+    await clock.advance(10);
+    stop.abort('shutting down');
+    await settle();
+    expect(nap.outcome).toBeInstanceOf(StoppedError);
+    expect(nap.outcome).toMatchObject({ name: 'StoppedError', message: 'stopped', cause: 'shutting down' });
+    expect(clock.pendingTimers).toBe(0);
+  });
+
+  it('does not begin when its signal was aborted before', async () => {
+    const clock = new ManualClock();
+    await expect(sleep(clock, 100, AbortSignal.abort(new Error('why')))).rejects.toMatchObject({ cause: { message: 'why' } });
+    expect(clock.pendingTimers).toBe(0);
+  });
+
+  it('lets go of its signal: neither after the sleep nor after an abort does a listener remain', async () => {
+    const clock = new ManualClock();
+    let listeners = 0;
+    const signal = {
+      aborted: false,
+      addEventListener: () => void (listeners += 1),
+      removeEventListener: () => void (listeners -= 1),
+    };
+    for (let round = 0; round < 3; round += 1) {
+      const nap = watched(sleep(clock, 5, signal));
+      expect(listeners).toBe(1);
+      await clock.advance(5);
+      expect(nap.outcome).toBe('done');
+      expect(listeners).toBe(0);
+    }
+  });
+
+  it('has no cause when the signal gives no reason', () => {
+    expect(new StoppedError()).not.toHaveProperty('cause');
+  });
+});

@@ -1,0 +1,127 @@
+import { CloudlessError, InvalidInputError, assert, assertNever, errorFields, errorKindOf, errorMessageOf } from './index.js';
+
+class DiskFullError extends CloudlessError {
+  constructor(options?: { readonly cause?: unknown }) {
+    super('exhausted', 'the disk is full', options);
+  }
+}
+
+describe('CloudlessError', () => {
+  it('carries its kind, its cause and the name of its class', () => {
+    const cause = new Error('ENOSPC');
+    expect(new DiskFullError({ cause })).toMatchObject({
+      kind: 'exhausted',
+      name: 'DiskFullError',
+      message: 'the disk is full',
+      cause,
+    });
+    expect(new CloudlessError('denied', 'no')).toMatchObject({ kind: 'denied', name: 'CloudlessError' });
+    expect(new CloudlessError('denied', 'no')).not.toHaveProperty('cause');
+  });
+});
+
+describe('InvalidInputError', () => {
+  it('lists every violation with its field, and the whole input without one', () => {
+    const error = new InvalidInputError([
+      { field: 'spec.replicas', message: 'must be 0 or more' },
+      { field: '', message: 'must be an object' },
+    ]);
+    expect(error).toMatchObject({
+      kind: 'invalid',
+      name: 'InvalidInputError',
+      message: 'spec.replicas: must be 0 or more; must be an object',
+    });
+    expect(error.violations).toHaveLength(2);
+  });
+});
+
+describe('errorKindOf and errorMessageOf', () => {
+  const refused = (): AggregateError =>
+    Object.assign(new AggregateError([new Error('connect ECONNREFUSED ::1:80'), 'odd']), { name: 'AggregateError' });
+  it.each([
+    { name: 'one of ours', reason: new DiskFullError(), kind: 'exhausted', message: 'the disk is full' },
+    { name: 'any error', reason: new TypeError('bad'), kind: 'internal', message: 'bad' },
+    { name: 'text', reason: 'gone', kind: 'internal', message: 'gone' },
+    { name: 'nothing', reason: undefined, kind: 'internal', message: 'undefined' },
+    { name: 'null', reason: null, kind: 'internal', message: 'null' },
+    { name: 'an object', reason: { code: 7 }, kind: 'internal', message: '{"code":7}' },
+    { name: 'an object that String cannot take', reason: Object.create(null) as unknown, kind: 'internal', message: '{}' },
+    { name: 'an object that JSON cannot take', reason: { size: 1n }, kind: 'internal', message: 'an object' },
+    { name: 'a function', reason: () => 1, kind: 'internal', message: 'a function' },
+    {
+      name: 'an error that gathers others',
+      reason: refused(),
+      kind: 'internal',
+      message: 'Error: connect ECONNREFUSED ::1:80; odd',
+    },
+    { name: 'an error without a message', reason: new RangeError(), kind: 'internal', message: 'RangeError' },
+  ])('$name', ({ reason, kind, message }) => {
+    expect({ kind: errorKindOf(reason), message: errorMessageOf(reason) }).toEqual({ kind, message });
+  });
+});
+
+describe('errorFields', () => {
+  const chain = (length: number): Error =>
+    Array.from({ length }, (_, index) => index).reduce<Error>(
+      (cause, index) => new Error(`${index}`, { cause }),
+      new Error('root'),
+    );
+  const cycle = new Error('a');
+  cycle.cause = new Error('b', { cause: cycle });
+
+  it.each([
+    { name: 'no cause', reason: new RangeError('r'), fields: { error: 'r', errorName: 'RangeError' } },
+    {
+      name: 'a chain, the nearest cause first',
+      reason: new DiskFullError({ cause: new Error('write', { cause: 'ENOSPC' }) }),
+      fields: { error: 'the disk is full', errorName: 'DiskFullError', causes: ['Error: write', 'ENOSPC'] },
+    },
+    {
+      name: 'a cause that is null',
+      reason: new Error('e', { cause: null }),
+      fields: { error: 'e', errorName: 'Error', causes: ['null'] },
+    },
+    { name: 'text', reason: 'gone', fields: { error: 'gone' } },
+    {
+      name: 'gathered errors with the causes of each',
+      reason: new AggregateError([new Error('one', { cause: new Error('deep') }), new Error('two')], 'all failed'),
+      fields: { error: 'all failed', errorName: 'AggregateError', causes: ['Error: one', 'Error: two', 'Error: deep'] },
+    },
+  ])('$name', ({ reason, fields }) => {
+    expect(errorFields(reason)).toEqual(fields);
+  });
+
+  it('ends in a cycle and in a long chain, and bounds what it gathers', () => {
+    expect(errorFields(cycle).causes).toEqual([
+      'Error: b',
+      'Error: a',
+      'Error: b',
+      'Error: a',
+      'Error: b',
+      'Error: a',
+      'Error: b',
+      'Error: a',
+    ]);
+    expect(errorFields(chain(100)).causes).toHaveLength(8);
+    expect(errorFields(new AggregateError(Array.from({ length: 100 }, () => cycle))).causes).toHaveLength(8);
+  });
+});
+
+describe('assert and assertNever', () => {
+  it('say what was assumed, as a mistake of ours', () => {
+    expect(() => assert(true, 'fine')).not.toThrow();
+    expect(() => assert(false, 'two is even')).toThrow(
+      expect.objectContaining({ kind: 'internal', message: 'assertion failed: two is even' }),
+    );
+  });
+  it.each([
+    { value: 'sideways', shown: 'sideways' },
+    { value: { kind: 'odd' }, shown: '{"kind":"odd"}' },
+    { value: 7n, shown: '7' },
+    { value: undefined, shown: 'undefined' },
+  ])('names $shown', ({ value, shown }) => {
+    expect(() => assertNever(value as never)).toThrow(
+      expect.objectContaining({ kind: 'internal', message: `unexpected value ${shown}` }),
+    );
+  });
+});

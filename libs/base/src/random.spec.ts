@@ -1,0 +1,55 @@
+import fc from 'fast-check';
+import { createSeededRandom, randomHex, replicaIdOf, toContainerId, toNodeId, toReplicaId, toWorkloadId } from './index.js';
+
+const take = (seed: number, count: number): number[] => {
+  const random = createSeededRandom(seed);
+  return Array.from({ length: count }, () => random.next());
+};
+
+describe('createSeededRandom', () => {
+  // A recorded seed must replay for ever: these numbers may not change.
+  it('gives the sequence it always gave', () => {
+    expect(take(1, 4).map((value) => value * 2 ** 32)).toEqual(GOLDEN);
+    expect([...createSeededRandom(1).bytes(4)]).toEqual(GOLDEN.map((value) => value % 256));
+  });
+
+  it('repeats itself for equal seeds and differs for different ones', () => {
+    fc.assert(
+      fc.property(fc.integer(), fc.integer(), (one, other) => {
+        expect(take(one, 8)).toEqual(take(one, 8));
+        if (one !== other) expect(take(one, 8)).not.toEqual(take(other, 8));
+      }),
+    );
+  });
+
+  it('stays in [0, 1) and fills it evenly', () => {
+    const values = take(42, 20_000);
+    expect(values.every((value) => value >= 0 && value < 1)).toBe(true);
+    const tenths = Array.from({ length: 10 }, (_, index) => values.filter((value) => Math.floor(value * 10) === index).length);
+    for (const count of tenths) expect(Math.abs(count - 2_000)).toBeLessThan(200);
+  });
+
+  it('gives as many bytes as asked for, of every value', () => {
+    const random = createSeededRandom(7);
+    expect(random.bytes(0)).toEqual(new Uint8Array());
+    expect(new Set(random.bytes(10_000)).size).toBe(256);
+  });
+});
+
+describe('ids', () => {
+  it('are their text', () => {
+    expect([toNodeId('n'), toWorkloadId('w'), toReplicaId('r'), toContainerId('c')]).toEqual(['n', 'w', 'r', 'c']);
+    expect(replicaIdOf(toWorkloadId('00ff00ff00ff00ff'), 12)).toBe('00ff00ff00ff00ff-12');
+  });
+
+  it('in hex keep every leading zero', () => {
+    expect(randomHex({ next: () => 0, bytes: () => Uint8Array.of(0, 1, 15, 16, 255) }, 5)).toBe('00010f10ff');
+    fc.assert(
+      fc.property(fc.nat(64), fc.integer(), (count, seed) =>
+        expect(randomHex(createSeededRandom(seed), count)).toMatch(new RegExp(`^[0-9a-f]{${count * 2}}$`)),
+      ),
+    );
+  });
+});
+
+const GOLDEN: number[] = [];

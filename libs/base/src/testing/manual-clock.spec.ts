@@ -1,0 +1,88 @@
+import fc from 'fast-check';
+import { ManualClock, settle } from './index.js';
+
+describe('ManualClock', () => {
+  it('tells wall time from its epoch, and both grow alike', async () => {
+    const clock = new ManualClock(1_000);
+    expect({ now: clock.now(), wall: clock.wallTime() }).toEqual({ now: 0, wall: 1_000 });
+    await clock.advance(5);
+    expect({ now: clock.now(), wall: clock.wallTime() }).toEqual({ now: 5, wall: 1_005 });
+    expect(new ManualClock().wallTime()).toBe(Date.UTC(2026, 0, 1));
+  });
+
+  it('fires by deadline, then by creation, and stands at the deadline meanwhile', async () => {
+    await fc.assert(
+      fc.asyncProperty(fc.array(fc.integer({ min: -2, max: 20 }), { maxLength: 30 }), fc.nat(25), async (delays, until) => {
+        const clock = new ManualClock();
+        const fired: [number, number][] = [];
+        delays.forEach((delayMs, index) => clock.setTimer(delayMs, () => fired.push([clock.now(), index])));
+        await clock.advance(until);
+        const due = delays.map((delayMs, index): [number, number] => [Math.max(0, delayMs), index]).filter(([at]) => at <= until);
+        expect(fired).toEqual(due.sort((a, b) => a[0] - b[0] || a[1] - b[1]));
+        expect({ now: clock.now(), pending: clock.pendingTimers }).toEqual({ now: until, pending: delays.length - due.length });
+      }),
+      { numRuns: 50 },
+    );
+  });
+
+  it('lets every promise run between two timers', async () => {
+    const clock = new ManualClock();
+    const order: string[] = [];
+    clock.setTimer(1, () => void settleFor(20).then(() => order.push('what the first one began')));
+    clock.setTimer(1, () => order.push('second timer'));
+    await clock.advance(1);
+    expect(order).toEqual(['what the first one began', 'second timer']);
+  });
+
+  it('fires what a timer sets for within the same advance, at its own time', async () => {
+    const clock = new ManualClock();
+    const fired: number[] = [];
+    const tick = (): void => {
+      fired.push(clock.now());
+      clock.setTimer(10, tick);
+    };
+    clock.setTimer(10, tick);
+    await clock.advance(35);
+    expect(fired).toEqual([10, 20, 30]);
+    expect(clock.pendingTimers).toBe(1);
+  });
+
+  it('never fires what was cancelled, also by a timer that fires at the same time; cancelling again does nothing', async () => {
+    const clock = new ManualClock();
+    const fired: string[] = [];
+    clock.setTimer(5, () => {
+      fired.push('first');
+      second.cancel();
+    });
+    const second = clock.setTimer(5, () => fired.push('second'));
+    const third = clock.setTimer(1, () => fired.push('third'));
+    third.cancel();
+    third.cancel();
+    await clock.advance(10);
+    second.cancel();
+    expect(fired).toEqual(['first']);
+    expect(clock.pendingTimers).toBe(0);
+  });
+
+  it('never goes back: not by a negative advance, not by two that overlap', async () => {
+    const clock = new ManualClock();
+    await clock.advance(10);
+    await clock.advance(-5);
+    expect(clock.now()).toBe(10);
+    await Promise.all([clock.advance(100), clock.advance(1)]);
+    expect(clock.now()).toBe(110);
+  });
+});
+
+async function settleFor(turns: number): Promise<void> {
+  for (let turn = 0; turn < turns; turn += 1) await Promise.resolve();
+}
+
+describe('settle', () => {
+  it('outlasts chains of a hundred awaits', async () => {
+    let done = false;
+    void settleFor(100).then(() => (done = true));
+    await settle();
+    expect(done).toBe(true);
+  });
+});

@@ -1,0 +1,95 @@
+// `npm test`: installs what is missing, then checks everything. `npm test -- unit e2e` runs only those steps.
+import { spawn, spawnSync } from 'node:child_process';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { root, setup } from './setup.mjs';
+
+setup();
+
+const scratch = mkdtempSync(join(tmpdir(), 'cloudless-test-'));
+const bin = (name) => join(root, 'node_modules', '.bin', name);
+const env = { ...process.env, NX_DAEMON: 'false', PATH: `${join(root, 'node_modules', '.bin')}:${process.env.PATH}` };
+const jestEnv = { ...env, NODE_OPTIONS: '--experimental-vm-modules --no-warnings' };
+
+/** Runs a command, showing what it prints. */
+const run = (command, args, options = {}) =>
+  new Promise((resolve) => {
+    const child = spawn(command, args, { cwd: root, env, stdio: ['ignore', 'inherit', 'inherit'], ...options });
+    child.once('error', () => resolve(127));
+    child.once('close', (code) => resolve(code ?? 1));
+  });
+
+/** A check that passes or fails as a whole. */
+const check = (action) => async () => ((await action()) === 0 ? { passed: 1, failed: 0 } : { passed: 0, failed: 1 });
+
+/** A jest run, counted test by test. */
+const jest = (name, args) => async () => {
+  const report = join(scratch, `${name}.json`);
+  const code = await run(bin('jest'), [...args, '--json', `--outputFile=${report}`, '--silent=false'], {
+    env: jestEnv,
+    stdio: ['ignore', 'ignore', 'inherit'],
+  });
+  try {
+    const { numPassedTests, numFailedTests, numRuntimeErrorTestSuites } = JSON.parse(readFileSync(report, 'utf8'));
+    const failed = numFailedTests + numRuntimeErrorTestSuites;
+    return { passed: numPassedTests, failed: code !== 0 && failed === 0 ? 1 : failed };
+  } catch {
+    return { passed: 0, failed: 1 };
+  }
+};
+
+/** The committed code must be what the proto files generate today. */
+async function drift() {
+  const code = await run('buf', ['generate', '-o', scratch]);
+  if (code !== 0) return code;
+  const { status, stdout } = spawnSync('diff', ['-r', join(scratch, 'libs/api/src/gen'), join(root, 'libs/api/src/gen')], {
+    encoding: 'utf8',
+  });
+  if (status !== 0) console.error(`generated code differs from proto/; run "npm run generate":\n${stdout.slice(0, 2_000)}`);
+  return status ?? 1;
+}
+
+const steps = {
+  format: check(() => run('prettier', ['--check', '--log-level', 'warn', '.'])),
+  // The boundary rule reads the project graph, which a fresh clone has not computed yet.
+  lint: check(
+    async () => (await run('nx', ['show', 'projects'], { stdio: 'ignore' })) || run('eslint', ['--max-warnings=0', '.']),
+  ),
+  types: check(() => run('tsc', ['-b'])),
+  'buf lint': check(() => run('buf', ['lint'])),
+  'buf breaking': check(() => run('buf', ['breaking', '--against', 'proto/baseline.binpb'])),
+  'generated code': check(drift),
+  unit: jest('unit', ['--config', 'jest.config.cjs', '--maxWorkers=2']),
+  build: check(async () =>
+    (await import('./build.mjs')).build().then(
+      () => 0,
+      () => 1,
+    ),
+  ),
+  e2e: jest('e2e', ['--config', 'tools/e2e/jest.config.cjs', '--runInBand']),
+};
+
+const wanted = process.argv.slice(2);
+const unknown = wanted.filter((name) => !(name in steps));
+if (unknown.length > 0) {
+  console.error(`unknown step ${unknown.join(', ')}; there are ${Object.keys(steps).join(', ')}`);
+  process.exit(2);
+}
+const results = [];
+for (const [name, step] of Object.entries(steps)) {
+  if (wanted.length > 0 && !wanted.includes(name)) continue;
+  console.log(`\n── ${name}`);
+  const began = performance.now();
+  const result = await step();
+  results.push({ name, ...result, seconds: Math.round((performance.now() - began) / 100) / 10 });
+}
+rmSync(scratch, { recursive: true, force: true });
+
+console.log('');
+for (const { name, passed, failed, seconds } of results) {
+  console.log(`${failed === 0 ? 'ok    ' : 'FAILED'} ${name.padEnd(15)} ${passed} passed, ${failed} failed, ${seconds} s`);
+}
+const sum = (key) => results.reduce((total, result) => total + result[key], 0);
+console.log(`\n${sum('passed')} passed, ${sum('failed')} failed`);
+process.exit(sum('failed') === 0 ? 0 : 1);
