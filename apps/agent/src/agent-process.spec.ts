@@ -26,7 +26,13 @@ const REPLICA = '0123456789abcdef-1';
 const SERVER = `console.log('hello from', process.pid); require('node:net').createServer((s) => s.end('hi')).listen(process.env.PORT, '127.0.0.1')`;
 
 const order = (content: Order['order'], revision: bigint): Order =>
-  create(OrderSchema, { epoch: 1n, orderRevision: revision, replicaId: REPLICA, workloadUid: '0123456789abcdef', order: content });
+  create(OrderSchema, {
+    epoch: 1n,
+    orderRevision: revision,
+    replicaId: REPLICA,
+    workloadUid: '0123456789abcdef',
+    order: content,
+  });
 
 const startOrder = (): Order =>
   order(
@@ -36,7 +42,10 @@ const startOrder = (): Order =>
         namespace: 'default',
         workload: 'web',
         version: 1,
-        spec: create(WorkloadSpecSchema, { command: [process.execPath, '-e', SERVER], ports: [{ name: 'http', containerPort: 8080 }] }),
+        spec: create(WorkloadSpecSchema, {
+          command: [process.execPath, '-e', SERVER],
+          ports: [{ name: 'http', containerPort: 8080 }],
+        }),
       }),
     },
     1n,
@@ -63,7 +72,10 @@ describe('an agent as a process, with the process runtime', () => {
   };
   const isReady = (): boolean => coordinator.reports.get(REPLICA)?.ready === true;
   const pid = async (): Promise<number> => {
-    const target = { case: 'status', value: create(GetContainerStatusRequestSchema, { containerId: report().containerId }) } as const;
+    const target = {
+      case: 'status',
+      value: create(GetContainerStatusRequestSchema, { containerId: report().containerId }),
+    } as const;
     const [frame] = await coordinator.tunnel(`status-${report().containerId}`, target);
     if (frame?.case !== 'status') throw new Error(`no status: ${JSON.stringify(frame)}`);
     return frame.value.pid;
@@ -85,7 +97,12 @@ describe('an agent as a process, with the process runtime', () => {
   it('starts what it is told to, pings, and is ready when the port answers', async () => {
     coordinator.order(startOrder());
     await coordinator.until(isReady);
-    expect(report()).toMatchObject({ phase: ReplicaStatus_Phase.RUNNING, restarts: 0, orderRevision: 1n, endpoints: [{ portName: 'http' }] });
+    expect(report()).toMatchObject({
+      phase: ReplicaStatus_Phase.RUNNING,
+      restarts: 0,
+      orderRevision: 1n,
+      endpoints: [{ portName: 'http' }],
+    });
     const { pings } = coordinator;
     await coordinator.until(() => coordinator.pings > pings);
   });
@@ -104,7 +121,9 @@ describe('an agent as a process, with the process runtime', () => {
     await agent.end('SIGKILL');
     await startAgent();
     await coordinator.until(() => coordinator.sessions === 2);
-    expect(coordinator.inventory).toMatchObject([{ replicaId: REPLICA, containerId, restarts: 1, ready: true, orderRevision: 1n }]);
+    expect(coordinator.inventory).toMatchObject([
+      { replicaId: REPLICA, containerId, restarts: 1, ready: true, orderRevision: 1n },
+    ]);
     expect(await pid()).toBe(running);
   });
 
@@ -119,22 +138,34 @@ describe('an agent as a process, with the process runtime', () => {
   it('serves logs of all containers of a replica, and commands', async () => {
     const client = createAgentClient(createGrpcTransport({ baseUrl: `http://${address}` }));
     const lines = [];
-    for await (const entry of client.streamLogs({ namespace: 'default', name: 'web' })) lines.push(entry.line.split(' ').slice(0, 2).join(' '));
+    for await (const entry of client.streamLogs({ namespace: 'default', name: 'web' }))
+      lines.push(entry.line.split(' ').slice(0, 2).join(' '));
     expect(lines).toEqual(['hello from', 'hello from']);
-    const { stdout, exitCode } = await client.execCommand({ replicaId: REPLICA, command: ['/bin/sh', '-c', 'echo $PORT; exit 3'] });
+    const { stdout, exitCode } = await client.execCommand({
+      replicaId: REPLICA,
+      command: ['/bin/sh', '-c', 'echo $PORT; exit 3'],
+    });
     expect({ stdout, exitCode }).toEqual({ stdout: `${report().endpoints[0]?.port}\n`, exitCode: 3 });
-    await expect(client.getContainerStatus({ containerId: 'f'.repeat(64) })).rejects.toThrow('container "ffffffffffff…" is not on node agent-1');
+    await expect(client.getContainerStatus({ containerId: 'f'.repeat(64) })).rejects.toThrow(
+      'container "ffffffffffff…" is not on node agent-1',
+    );
     const { containers } = await client.listContainers({});
     expect(containers).toHaveLength(2);
   });
 
   it('serves the same through tunnels', async () => {
     const exec = create(ExecCommandRequestSchema, { containerId: report().containerId, command: ['/bin/echo', 'through'] });
-    expect(await coordinator.tunnel('exec', { case: 'exec', value: exec })).toMatchObject([{ case: 'exec', value: { stdout: 'through\n', exitCode: 0 } }]);
+    expect(await coordinator.tunnel('exec', { case: 'exec', value: exec })).toMatchObject([
+      { case: 'exec', value: { stdout: 'through\n', exitCode: 0 } },
+    ]);
     const logs = create(StreamLogsRequestSchema, { containerId: report().containerId });
-    expect(await coordinator.tunnel('logs', { case: 'logs', value: logs })).toMatchObject([{ case: 'log', value: { sequence: 1n } }]);
+    expect(await coordinator.tunnel('logs', { case: 'logs', value: logs })).toMatchObject([
+      { case: 'log', value: { sequence: 1n } },
+    ]);
     const missing = create(GetContainerStatusRequestSchema, { containerId: 'e'.repeat(64) });
-    expect(await coordinator.tunnel('missing', { case: 'status', value: missing })).toMatchObject([{ case: 'error', value: { code: 5 } }]);
+    expect(await coordinator.tunnel('missing', { case: 'status', value: missing })).toMatchObject([
+      { case: 'error', value: { code: 5 } },
+    ]);
   });
 
   it('says goodbye, and ends what runs when told to', async () => {

@@ -10,7 +10,9 @@ function problemsOf(values: Record<string, unknown>): readonly string[] {
     parse(values);
     return [];
   } catch (reason) {
-    return reason instanceof InvalidInputError ? reason.violations.map(({ field, message }) => `${field}: ${message}`) : [String(reason)];
+    return reason instanceof InvalidInputError
+      ? reason.violations.map(({ field, message }) => `${field}: ${message}`)
+      : [String(reason)];
   }
 }
 
@@ -52,7 +54,14 @@ describe('parseAgentConfig', () => {
     ['label', 'a=1,b=x=y', { a: '1', b: 'x=y' }],
     ['label', ['a=1', 'b=2'], { a: '1', b: '2' }],
     ['label', { a: 1 }, { a: '1' }],
-    ['taint', 'gpu=yes:NO_SCHEDULE,slow:NO_EXECUTE', [{ key: 'gpu', value: 'yes', effect: Taint_Effect.NO_SCHEDULE }, { key: 'slow', value: '', effect: Taint_Effect.NO_EXECUTE }]],
+    [
+      'taint',
+      'gpu=yes:NO_SCHEDULE,slow:NO_EXECUTE',
+      [
+        { key: 'gpu', value: 'yes', effect: Taint_Effect.NO_SCHEDULE },
+        { key: 'slow', value: '', effect: Taint_Effect.NO_EXECUTE },
+      ],
+    ],
     ['reserveCpu', '0.5', 500],
     ['reserveCpu', '250m', 250],
     ['reserveCpu', 2, 2_000],
@@ -88,7 +97,9 @@ describe('parseAgentConfig', () => {
 
   it('reports all problems at once, also unknown keys and broken relations', () => {
     expect(problemsOf({ nmae: 'a', zone: 'a b', maxReplicas: -1 })).toHaveLength(3);
-    expect(problemsOf({ listen: '127.0.0.1:20005' })).toEqual(['listen: port 20005 is within the ports given to workloads, 20000 to 29999']);
+    expect(problemsOf({ listen: '127.0.0.1:20005' })).toEqual([
+      'listen: port 20005 is within the ports given to workloads, 20000 to 29999',
+    ]);
   });
 });
 

@@ -48,7 +48,11 @@ export interface AgentConfig {
 
 /** Name of a machine, as far as it is a DNS label. */
 export function defaultName(host: string = hostname()): string {
-  const label = (host.split('.')[0] ?? '').toLowerCase().replace(/[^a-z0-9-]/g, '-').replace(/^-+|-+$/g, '').slice(0, 63);
+  const label = (host.split('.')[0] ?? '')
+    .toLowerCase()
+    .replace(/[^a-z0-9-]/g, '-')
+    .replace(/^-+|-+$/g, '')
+    .slice(0, 63);
   return label === '' ? 'node' : label;
 }
 
@@ -67,7 +71,10 @@ export function defaultDataDir(env: Readonly<Record<string, string | undefined>>
  * @param env - For the place of the data, see {@link defaultDataDir}.
  * @throws InvalidInputError naming every unknown key, unreadable value and broken relation.
  */
-export function parseAgentConfig(layers: readonly ConfigLayer[], env: Readonly<Record<string, string | undefined>> = {}): AgentConfig {
+export function parseAgentConfig(
+  layers: readonly ConfigLayer[],
+  env: Readonly<Record<string, string | undefined>> = {},
+): AgentConfig {
   const config = parseConfig<Omit<AgentConfig, 'dataDir'> & { readonly dataDir: string | undefined }>(
     {
       name: textField(defaultName(), {
@@ -94,7 +101,10 @@ export function parseAgentConfig(layers: readonly ConfigLayer[], env: Readonly<R
   const problems: Violation[] = [];
   const { listen, portRange } = config;
   if (listen !== undefined && listen.port >= portRange.from && listen.port <= portRange.to) {
-    problems.push({ field: 'listen', message: `port ${listen.port} is within the ports given to workloads, ${portRange.from} to ${portRange.to}` });
+    problems.push({
+      field: 'listen',
+      message: `port ${listen.port} is within the ports given to workloads, ${portRange.from} to ${portRange.to}`,
+    });
   }
   if (problems.length > 0) throw new InvalidInputError(problems);
   return { ...config, dataDir: resolve(config.dataDir ?? defaultDataDir(env, config.name)) };
@@ -106,7 +116,11 @@ const PLACE = { pattern: /^[A-Za-z0-9._-]{0,63}$/, expected: 'up to 63 letters, 
 
 /** A list, or one text with commas. */
 function listOf(raw: unknown): readonly string[] | undefined {
-  if (typeof raw === 'string') return raw.split(',').map((part) => part.trim()).filter((part) => part !== '');
+  if (typeof raw === 'string')
+    return raw
+      .split(',')
+      .map((part) => part.trim())
+      .filter((part) => part !== '');
   if (!Array.isArray(raw)) return undefined;
   const parts = raw.map((part: unknown) => (typeof part === 'string' ? listOf(part) : undefined));
   return parts.includes(undefined) ? undefined : parts.flatMap((part) => part ?? []);
@@ -114,7 +128,8 @@ function listOf(raw: unknown): readonly string[] | undefined {
 
 const parseCoordinators: Parse<readonly string[]> = (raw) => {
   const addresses = listOf(raw);
-  if (addresses === undefined || addresses.length === 0) return { problem: 'must be one or more addresses such as http://127.0.0.1:8080' };
+  if (addresses === undefined || addresses.length === 0)
+    return { problem: 'must be one or more addresses such as http://127.0.0.1:8080' };
   for (const address of addresses) {
     const url = URL.canParse(address) ? new URL(address) : undefined;
     if (url === undefined || url.protocol !== 'http:' || url.pathname !== '/' || url.search !== '') {
@@ -132,7 +147,8 @@ const parseListen: Parse<AgentConfig['listen']> = (raw) => {
   const port = Number(match?.groups?.['port']);
   if (match === null || port > 65_535) return { problem: `"${String(raw)}" must be host:port, such as 127.0.0.1:9092` };
   const host = match.groups?.['host'] ?? '127.0.0.1';
-  if (!isLoopbackHost(host)) return { problem: `"${host}" is not a loopback address; without TLS only 127.0.0.1, [::1] and localhost are served` };
+  if (!isLoopbackHost(host))
+    return { problem: `"${host}" is not a loopback address; without TLS only 127.0.0.1, [::1] and localhost are served` };
   return { value: { host, port } };
 };
 
@@ -142,7 +158,8 @@ const parseLabels: Parse<AgentConfig['label']> = (raw) => {
   const pairs = pairsOf(raw);
   if (pairs === undefined) return { problem: 'must be labels such as disk=ssd' };
   for (const [key, value] of pairs) {
-    if (!LABEL_KEY.test(key) || value.length > 253) return { problem: `"${key}=${value}" is no label: letters, digits, ".", "_", "-", "/" before the "="` };
+    if (!LABEL_KEY.test(key) || value.length > 253)
+      return { problem: `"${key}=${value}" is no label: letters, digits, ".", "_", "-", "/" before the "="` };
   }
   return { value: Object.fromEntries(pairs) };
 };
@@ -165,7 +182,8 @@ const EFFECTS: Readonly<Record<string, Taint_Effect>> = {
 const parseTaints: Parse<readonly AgentTaint[]> = (raw) => {
   const taints: AgentTaint[] = [];
   for (const text of listOf(raw) ?? [String(raw)]) {
-    const { key, value, effect } = /^(?<key>[^=:\s]{1,253})(?:=(?<value>[^:\s]{0,253}))?:(?<effect>[A-Z_]+)$/.exec(text)?.groups ?? {};
+    const { key, value, effect } =
+      /^(?<key>[^=:\s]{1,253})(?:=(?<value>[^:\s]{0,253}))?:(?<effect>[A-Z_]+)$/.exec(text)?.groups ?? {};
     const known = EFFECTS[effect ?? ''];
     if (key === undefined || known === undefined) {
       return { problem: `"${text}" must be key=value:EFFECT, with an effect of ${Object.keys(EFFECTS).join(', ')}` };
@@ -181,7 +199,17 @@ const parseCpu: Parse<number> = (raw) => {
   return { value: Math.round(Number(number) * (milli === undefined ? 1_000 : 1)) };
 };
 
-const BYTES: Readonly<Record<string, number>> = { '': 1, Ki: 2 ** 10, Mi: 2 ** 20, Gi: 2 ** 30, Ti: 2 ** 40, k: 1e3, M: 1e6, G: 1e9, T: 1e12 };
+const BYTES: Readonly<Record<string, number>> = {
+  '': 1,
+  Ki: 2 ** 10,
+  Mi: 2 ** 20,
+  Gi: 2 ** 30,
+  Ti: 2 ** 40,
+  k: 1e3,
+  M: 1e6,
+  G: 1e9,
+  T: 1e12,
+};
 
 const parseMemory: Parse<number> = (raw) => {
   const { number, unit } = /^(?<number>\d+(\.\d+)?)(?<unit>[KMGT]i|[kMGT])?$/.exec(String(raw))?.groups ?? {};
@@ -192,6 +220,7 @@ const parseMemory: Parse<number> = (raw) => {
 const parsePortRange: Parse<AgentConfig['portRange']> = (raw) => {
   const { first, last } = /^(?<first>\d{1,5})-(?<last>\d{1,5})$/.exec(String(raw))?.groups ?? {};
   const [from, to] = [Number(first), Number(last)];
-  if (!(from >= 1 && from <= to && to <= 65_535)) return { problem: `"${String(raw)}" must be two ports in order, such as 20000-29999` };
+  if (!(from >= 1 && from <= to && to <= 65_535))
+    return { problem: `"${String(raw)}" must be two ports in order, such as 20000-29999` };
   return { value: { from, to } };
 };

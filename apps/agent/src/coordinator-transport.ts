@@ -23,7 +23,8 @@ const READ_MAX_BYTES = 8 * 1024 * 1024;
 export const coordinatorTransport: CoordinatorTransport = {
   connect: (address, signal) =>
     new Promise((resolve, reject) => {
-      const refuse = (cause: unknown): void => reject(new CloudlessError('unavailable', `no coordinator was reached at ${address}`, { cause }));
+      const refuse = (cause: unknown): void =>
+        reject(new CloudlessError('unavailable', `no coordinator was reached at ${address}`, { cause }));
       if (signal.aborted) return refuse(signal.reason);
       const session = http2.connect(address);
       const giveUp = (): void => {
@@ -55,7 +56,8 @@ class Http2Connection implements CoordinatorConnection {
         readMaxBytes: READ_MAX_BYTES,
         sessionManager: {
           authority: new URL(address).origin,
-          request: async (method, path, headers, options) => session.request({ ...headers, ':method': method, ':path': path }, options),
+          request: async (method, path, headers, options) =>
+            session.request({ ...headers, ':method': method, ':path': path }, options),
           notifyResponseByteRead: () => undefined,
         },
       }),

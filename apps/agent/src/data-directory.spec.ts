@@ -31,6 +31,9 @@ describe('takeDataDirectory', () => {
 
   it('refuses a directory that others can read', async () => {
     await chmod(root, 0o755);
-    await expect(takeDataDirectory(root)).rejects.toMatchObject({ kind: 'precondition', message: expect.stringContaining(`chmod 700 ${root}`) });
+    await expect(takeDataDirectory(root)).rejects.toMatchObject({
+      kind: 'precondition',
+      message: expect.stringContaining(`chmod 700 ${root}`),
+    });
   });
 });

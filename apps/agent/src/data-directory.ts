@@ -2,6 +2,7 @@ import { chmodSync, mkdirSync, readFileSync, rmSync, statSync, writeFileSync } f
 import net from 'node:net';
 import { join } from 'node:path';
 import { CloudlessError, errorMessageOf } from '@cloudless/base';
+import { errorCodeOf } from './error-code.js';
 
 /** A data directory that belongs to this process until it ends or lets go. */
 export interface DataDirectory {
@@ -48,7 +49,7 @@ async function lock(path: string): Promise<net.Server> {
     try {
       return await listen(name);
     } catch (reason) {
-      if (codeOf(reason) !== 'EADDRINUSE') throw reason;
+      if (errorCodeOf(reason) !== 'EADDRINUSE') throw reason;
       if (process.platform === 'linux' || (await answers(name))) break;
       rmSync(name, { force: true }); // its owner was killed
     }
@@ -81,8 +82,4 @@ function holderOf(path: string): string {
   } catch {
     return ''; // it has just taken the directory
   }
-}
-
-function codeOf(reason: unknown): unknown {
-  return reason instanceof Error && 'code' in reason ? reason.code : undefined;
 }

@@ -11,7 +11,16 @@ const replica: StoredReplica = {
   start: Uint8Array.of(0, 255, 10),
   heldRevision: 9_007_199_254_740_993n,
   bootId: 'b',
-  progress: { phase: 'running', reason: '', restarts: 2, failures: 1, lastExitCode: -1, containerId: 'c', containerEnded: false, ready: true },
+  progress: {
+    phase: 'running',
+    reason: '',
+    restarts: 2,
+    failures: 1,
+    lastExitCode: -1,
+    containerId: 'c',
+    containerEnded: false,
+    ready: true,
+  },
 };
 const identity = { nodeId: 'n', instanceId: 'i', clusterId: 'c', highestEpoch: 7n };
 
@@ -29,7 +38,10 @@ describe('FileAgentStore', () => {
     await store.saveReplica({ ...replica, replicaId: '../x' });
     expect(await new FileAgentStore(directory).load()).toEqual({
       identity,
-      replicas: [{ ...replica, replicaId: '../x' }, { ...replica, end: Uint8Array.of(1) }],
+      replicas: [
+        { ...replica, replicaId: '../x' },
+        { ...replica, end: Uint8Array.of(1) },
+      ],
     });
     expect(await readdir(directory)).toEqual(['identity.json', 'replicas']);
   });

@@ -2,6 +2,7 @@ import { mkdir, open, readdir, readFile, rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { CloudlessError } from '@cloudless/base';
 import { isPhase, type AgentIdentity, type AgentStore, type StoredAgent, type StoredReplica } from '@cloudless/agent-core';
+import { errorCodeOf } from './error-code.js';
 
 /** Counts incompatible changes of the files. */
 const FORMAT = 1;
@@ -20,7 +21,8 @@ export class FileAgentStore implements AgentStore {
     const identity = await readJson(join(this.directory, IDENTITY), toIdentity);
     const replicas: StoredReplica[] = [];
     for (const name of (await readdir(folder)).sort()) {
-      if (name.endsWith(DRAFT)) await rm(join(folder, name), { force: true }); // of a write that was cut short
+      if (name.endsWith(DRAFT))
+        await rm(join(folder, name), { force: true }); // of a write that was cut short
       else {
         const replica = await readJson(join(folder, name), toReplica);
         if (replica !== undefined) replicas.push(replica);
@@ -84,7 +86,7 @@ async function readJson<Value>(path: string, parse: (raw: Raw) => Value): Promis
   try {
     text = await readFile(path, 'utf8');
   } catch (reason) {
-    if (reason instanceof Error && 'code' in reason && reason.code === 'ENOENT') return undefined;
+    if (errorCodeOf(reason) === 'ENOENT') return undefined;
     throw reason;
   }
   try {
@@ -93,7 +95,9 @@ async function readJson<Value>(path: string, parse: (raw: Raw) => Value): Promis
     if ((raw as Raw)['format'] !== FORMAT) throw new Error(`format ${String((raw as Raw)['format'])} is not known`);
     return parse(raw as Raw);
   } catch (cause) {
-    throw new CloudlessError('internal', `${path} is damaged, or of another version; restore it, or run cloudless-agent reset`, { cause });
+    throw new CloudlessError('internal', `${path} is damaged, or of another version; restore it, or run cloudless-agent reset`, {
+      cause,
+    });
   }
 }
 

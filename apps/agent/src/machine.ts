@@ -20,7 +20,9 @@ export function readBootId(): string {
 }
 
 /** What this machine has, and a probe of what it uses. */
-export async function openMachine(dataDirectory: string): Promise<{ readonly capacity: HostCapacity; readonly probe: NodeProbe }> {
+export async function openMachine(
+  dataDirectory: string,
+): Promise<{ readonly capacity: HostCapacity; readonly probe: NodeProbe }> {
   const reader = createHostReader({ clock: systemClock, dataDirectory });
   const capacity = await reader.readCapacity();
   return { capacity, probe: { read: () => readNode(reader, capacity) } };

@@ -53,7 +53,12 @@ async function run(options: OptionValues): Promise<number> {
   });
   try {
     const running = await runAgent(config, { log, supervisorCommand });
-    log.info('agent ready', { address: running.url?.replace('http://', ''), dataDir: config.dataDir, pid: process.pid, version: VERSION });
+    log.info('agent ready', {
+      address: running.url?.replace('http://', ''),
+      dataDir: config.dataDir,
+      pid: process.pid,
+      version: VERSION,
+    });
     log.info('agent stopping', { signal: await stopped, stopWorkloads: config.stopWorkloadsOnExit });
     await running.close();
     log.info('agent stopped');
@@ -73,7 +78,11 @@ async function configLayers({ config, ...options }: OptionValues): Promise<reado
     (name) => name.startsWith(ENV_PREFIX) && name !== `${ENV_PREFIX}CONFIG` && !keys.some((key) => envName(key) === name),
   );
   for (const name of unknown) fromEnv[name] = process.env[name];
-  return [...file, { source: 'environment', values: fromEnv, nameOf: (key) => (unknown.includes(key) ? key : envName(key)) }, { source: 'command line', values: options, nameOf: flagName }];
+  return [
+    ...file,
+    { source: 'environment', values: fromEnv, nameOf: (key) => (unknown.includes(key) ? key : envName(key)) },
+    { source: 'command line', values: options, nameOf: flagName },
+  ];
 }
 
 async function readSettings(path: string): Promise<Record<string, unknown>> {
@@ -84,12 +93,16 @@ async function readSettings(path: string): Promise<Record<string, unknown>> {
     throw new CloudlessError('invalid', `cannot read the settings at ${path}: ${errorMessageOf(reason)}`, { cause: reason });
   }
   if (settings === null) return {};
-  if (typeof settings !== 'object' || Array.isArray(settings)) throw new CloudlessError('invalid', `${path}: must be a map of settings`);
+  if (typeof settings !== 'object' || Array.isArray(settings))
+    throw new CloudlessError('invalid', `${path}: must be a map of settings`);
   return settings as Record<string, unknown>;
 }
 
 function withFlags(command: Command): Command {
-  command.option('--config <file>', 'settings as YAML or JSON; keys are name, dataDir, label …; flags win over environment over file');
+  command.option(
+    '--config <file>',
+    'settings as YAML or JSON; keys are name, dataDir, label …; flags win over environment over file',
+  );
   for (const [flag, description] of Object.values(flags)) command.option(flag, description);
   return command;
 }
@@ -142,7 +155,10 @@ async function main(argv: readonly string[]): Promise<number> {
     return await outcome();
   } catch (reason) {
     if (reason instanceof CommanderError) return reason.exitCode === 0 ? 0 : EXIT_USAGE;
-    const lines = reason instanceof InvalidInputError ? reason.violations.map(({ field, message }) => `${field}: ${message}`) : [errorMessageOf(reason)];
+    const lines =
+      reason instanceof InvalidInputError
+        ? reason.violations.map(({ field, message }) => `${field}: ${message}`)
+        : [errorMessageOf(reason)];
     for (const line of lines) process.stderr.write(`cloudless-agent: ${line}\n`);
     return reason instanceof CloudlessError && reason.kind === 'invalid' ? EXIT_USAGE : 1;
   } finally {

@@ -17,7 +17,13 @@ export async function resetAgent(dataDir: string, supervisorCommand: readonly st
   try {
     const directory = join(dataDir, RUNTIME_FOLDER);
     if (existsSync(directory)) {
-      const runtime = await openProcessRuntime({ directory, supervisorCommand, clock: systemClock, random: systemRandom, log: silentLog });
+      const runtime = await openProcessRuntime({
+        directory,
+        supervisorCommand,
+        clock: systemClock,
+        random: systemRandom,
+        log: silentLog,
+      });
       await runtime.shutdown();
     }
     // Only what an agent has made: a directory named by mistake keeps its files.

@@ -26,17 +26,29 @@ export interface RunningAgent {
 }
 
 /** Puts an agent together and starts it. @throws A failure whose message says what to do, with everything let go of. */
-export async function runAgent(config: AgentConfig, deps: { readonly log: Log; readonly supervisorCommand: readonly string[] }): Promise<RunningAgent> {
+export async function runAgent(
+  config: AgentConfig,
+  deps: { readonly log: Log; readonly supervisorCommand: readonly string[] },
+): Promise<RunningAgent> {
   const { log } = deps;
   const undo: (() => Promise<void>)[] = [];
   try {
     const data = await takeDataDirectory(config.dataDir);
     undo.push(() => data.release());
     const runtime = await openRuntime(config, deps);
-    undo.push(() => (config.stopWorkloadsOnExit ? runtime.shutdown() : runtime.close()));
+    let started: Agent | undefined; // an agent that cannot start ends no work
+    undo.push(() => (config.stopWorkloadsOnExit && started !== undefined ? runtime.shutdown() : runtime.close()));
     const { capacity, probe } = await openMachine(config.dataDir);
+    // Listens first, so that the first Hello can tell where.
     let server: RpcServer | undefined;
-    const agent = await Agent.start({
+    if (config.listen !== undefined) {
+      server = await serveAgent(config.listen, () => started?.containers, {
+        clock: systemClock,
+        log: log.child({ component: 'server' }),
+      });
+      undo.push(server.close.bind(server, 0));
+    }
+    const agent = (started = await Agent.start({
       nodeId: config.name,
       bootId: readBootId(),
       coordinators: config.coordinator,
@@ -62,13 +74,8 @@ export async function runAgent(config: AgentConfig, deps: { readonly log: Log; r
       random: systemRandom,
       log,
       resetCommand: `cloudless-agent reset --data-dir ${config.dataDir}`,
-    });
+    }));
     undo.push(() => agent.stop({ stopWorkloads: config.stopWorkloadsOnExit }));
-    if (config.listen !== undefined) {
-      server = await serveAgent(config.listen, agent.containers, { clock: systemClock, log: log.child({ component: 'server' }) });
-      const { close } = { close: () => server?.close() };
-      undo.push(async () => close());
-    }
     return { agent, url: server?.url, close: () => unwind(undo, log) };
   } catch (reason) {
     await unwind(undo, log);
@@ -76,7 +83,10 @@ export async function runAgent(config: AgentConfig, deps: { readonly log: Log; r
   }
 }
 
-function openRuntime(config: AgentConfig, { log, supervisorCommand }: { readonly log: Log; readonly supervisorCommand: readonly string[] }): Promise<ProcessRuntime> {
+function openRuntime(
+  config: AgentConfig,
+  { log, supervisorCommand }: { readonly log: Log; readonly supervisorCommand: readonly string[] },
+): Promise<ProcessRuntime> {
   return openProcessRuntime({
     directory: join(config.dataDir, RUNTIME_FOLDER),
     portRange: config.portRange,

@@ -1,5 +1,7 @@
-import { toContainerId } from '@cloudless/base';
+import { CloudlessError, toContainerId, type StopSignal } from '@cloudless/base';
 import { settle } from '@cloudless/base/testing';
+import { PushQueue, type ContainerEvent, type ContainerRequest } from '@cloudless/runtime';
+import type { FakeRuntime } from '@cloudless/runtime/testing';
 import { CONTAINER_LABELS } from './index.js';
 import { aForgetOrder, aStartOrder, aStopOrder, AgentWorld } from './testing/index.js';
 
@@ -145,8 +147,21 @@ describe('an agent after its own restart', () => {
 
   it('touches no container of another node or cluster', async () => {
     const world = new AgentWorld();
-    const labels = { [CONTAINER_LABELS.cluster]: 'cluster-1', [CONTAINER_LABELS.node]: 'node-2', [CONTAINER_LABELS.replica]: 'x-1', [CONTAINER_LABELS.orderRevision]: '1' };
-    await world.runtime.start({ containerId: toContainerId('a'.repeat(64)), labels, command: ['server'], args: [], env: {}, ports: [], limits: {} });
+    const labels = {
+      [CONTAINER_LABELS.cluster]: 'cluster-1',
+      [CONTAINER_LABELS.node]: 'node-2',
+      [CONTAINER_LABELS.replica]: 'x-1',
+      [CONTAINER_LABELS.orderRevision]: '1',
+    };
+    await world.runtime.start({
+      containerId: toContainerId('a'.repeat(64)),
+      labels,
+      command: ['server'],
+      args: [],
+      env: {},
+      ports: [],
+      limits: {},
+    });
     await world.start();
     await world.restart();
     expect(world.coordinator.reports.size).toBe(0);
@@ -159,7 +174,15 @@ describe('an agent after its own restart', () => {
     await world.kill();
     const [first] = await world.runtime.list();
     await world.clock.advance(10);
-    await world.runtime.start({ containerId: toContainerId('b'.repeat(64)), labels: first?.labels ?? {}, command: ['server'], args: [], env: {}, ports: [], limits: {} });
+    await world.runtime.start({
+      containerId: toContainerId('b'.repeat(64)),
+      labels: first?.labels ?? {},
+      command: ['server'],
+      args: [],
+      env: {},
+      ports: [],
+      limits: {},
+    });
     await world.start();
     const running = (await world.runtime.list()).filter(({ phase }) => phase === 'running');
     expect(running.map(({ containerId }) => containerId)).toEqual(['b'.repeat(64)]);
@@ -170,7 +193,10 @@ describe('an agent after its own restart', () => {
     const world = await aRunningWorld();
     await world.kill();
     world.store.identity = { nodeId: 'node-9', instanceId: 'x', highestEpoch: 0n };
-    await expect(world.start()).rejects.toMatchObject({ kind: 'precondition', message: expect.stringContaining('belongs to node node-9') });
+    await expect(world.start()).rejects.toMatchObject({
+      kind: 'precondition',
+      message: expect.stringContaining('belongs to node node-9'),
+    });
   });
 });
 
@@ -188,7 +214,12 @@ describe('an agent after a restart of the machine', () => {
     await world.start();
     await world.clock.advance(60_000);
     expect(world.machine.startCount).toBe(1);
-    expect(world.seen()).toEqual({ phase: 'RUNNING', ready: false, restarts: 0, reason: 'the machine was restarted; waiting for the coordinator' });
+    expect(world.seen()).toEqual({
+      phase: 'RUNNING',
+      ready: false,
+      restarts: 0,
+      reason: 'the machine was restarted; waiting for the coordinator',
+    });
     expect(world.report().orderRevision).toBe(0n);
     world.coordinator.order(aStartOrder());
     await world.clock.advance(100);
@@ -214,17 +245,75 @@ describe('an agent after a restart of the machine', () => {
   });
 });
 
-describe('an agent whose runtime went away', () => {
-  it('lists anew and handles what it missed', async () => {
-    const world = await aRunningWorld();
-    await world.kill();
+describe('an agent whose runtime goes away', () => {
+  /** The same runtime, with a connection to it that can break. */
+  function breakable(runtime: FakeRuntime) {
+    let cut = (): void => undefined;
+    const connection = {
+      losesAnswers: false,
+      cut: () => cut(),
+      runtime: Object.assign(Object.create(runtime) as FakeRuntime, {
+        events: (signal: StopSignal) => {
+          const queue = new PushQueue<ContainerEvent>({ limit: 100, signal });
+          const unlisten = runtime.machine.listen((event) => queue.push(event));
+          cut = () => {
+            unlisten();
+            queue.fail(new CloudlessError('unavailable', 'the supervisor went away'));
+          };
+          return queue;
+        },
+        start: async (request: ContainerRequest) => {
+          const status = await runtime.start(request);
+          if (connection.losesAnswers) throw new CloudlessError('unavailable', 'the answer was lost');
+          return status;
+        },
+      }),
+    };
+    return connection;
+  }
+
+  async function aBreakableWorld() {
+    const world = new AgentWorld();
+    const connection = breakable(world.runtime);
+    world.runtime = connection.runtime;
     await world.start();
-    const events = world.runtime.events.bind(world.runtime);
-    expect(events).toBeDefined();
-    world.machine.lose(idOf(world)); // without an event
-    await world.agent.stop();
-    await world.start();
-    await world.clock.advance(100);
+    world.coordinator.order(aStartOrder());
+    await settle();
+    return { world, connection };
+  }
+
+  it.each([
+    { name: 'an exit', happen: (world: AgentWorld) => world.machine.exit(idOf(world), 9), lastExitCode: 9 },
+    { name: 'a loss', happen: (world: AgentWorld) => world.machine.lose(idOf(world)), lastExitCode: undefined },
+  ])('lists anew and handles $name that it missed', async ({ happen, lastExitCode }) => {
+    const { world, connection } = await aBreakableWorld();
+    connection.cut();
+    happen(world);
+    await world.clock.advance(1_000);
     expect(world.seen()).toMatchObject({ phase: 'RUNNING', ready: true, restarts: 1 });
+    expect(world.report().lastExitCode).toBe(lastExitCode);
+  });
+
+  it('finds a container whose start was not answered, and starts no second one', async () => {
+    const { world, connection } = await aBreakableWorld();
+    connection.losesAnswers = true;
+    connection.cut(); // nor does an event tell
+    world.coordinator.order(aStartOrder({ replicaId: 'web-2' }));
+    await settle();
+    connection.losesAnswers = false;
+    await world.clock.advance(1_000);
+    expect(world.seen('web-2')).toMatchObject({ phase: 'RUNNING', ready: true, restarts: 0 });
+    expect(world.machine.startCount).toBe(2);
+  });
+
+  it('stops a container whose start was not answered', async () => {
+    const { world, connection } = await aBreakableWorld();
+    connection.losesAnswers = true;
+    connection.cut();
+    world.coordinator.order(aStartOrder({ replicaId: 'web-2' }));
+    world.coordinator.order(aStopOrder({ replicaId: 'web-2', graceMs: 0 }));
+    await world.clock.advance(1_000);
+    expect(world.seen('web-2')).toMatchObject({ phase: 'STOPPED' });
+    expect((await world.runtime.list()).filter(({ phase }) => phase === 'running')).toHaveLength(1);
   });
 });

@@ -19,7 +19,12 @@ describe('an agent with a coordinator', () => {
   it('enrols at first start, says hello with an empty inventory, and remembers its cluster', async () => {
     const world = await aWorld();
     expect(world.coordinator.received.map(({ case: kind }) => kind)).toEqual(['hello', 'inventory', 'usage']);
-    expect(world.coordinator.hellos[0]).toMatchObject({ nodeId: 'node-1', clusterId: 'cluster-1', bootId: 'boot-1', highestEpoch: 0n });
+    expect(world.coordinator.hellos[0]).toMatchObject({
+      nodeId: 'node-1',
+      clusterId: 'cluster-1',
+      bootId: 'boot-1',
+      highestEpoch: 0n,
+    });
     expect(world.store.identity).toMatchObject({ nodeId: 'node-1', clusterId: 'cluster-1', highestEpoch: 1n });
     await world.restart();
     expect(world.coordinator.enrolments).toHaveLength(1);
@@ -32,7 +37,12 @@ describe('an agent with a coordinator', () => {
     await world.start();
     world.coordinator.order(aStartOrder({ spec: withPort }));
     await world.clock.advance(500);
-    expect(world.seen()).toEqual({ phase: 'RUNNING', ready: false, restarts: 0, reason: 'waiting for port http to accept connections' });
+    expect(world.seen()).toEqual({
+      phase: 'RUNNING',
+      ready: false,
+      restarts: 0,
+      reason: 'waiting for port http to accept connections',
+    });
     world.deafPorts.clear();
     await world.clock.advance(250);
     expect(world.seen()).toMatchObject({ phase: 'RUNNING', ready: true, reason: '' });
@@ -123,9 +133,18 @@ describe('an agent with a coordinator', () => {
     await world.start();
     world.coordinator.order(aStartOrder());
     await settle();
-    expect(world.seen()).toEqual({ phase: 'STARTING', ready: false, restarts: 1, reason: 'command: no executable server, restarting in 100 ms' });
+    expect(world.seen()).toEqual({
+      phase: 'STARTING',
+      ready: false,
+      restarts: 1,
+      reason: 'command: no executable server, restarting in 100 ms',
+    });
     await world.clock.advance(100);
-    expect(world.seen()).toMatchObject({ phase: 'STARTING', restarts: 2, reason: 'command: no executable server, restarting in 200 ms' });
+    expect(world.seen()).toMatchObject({
+      phase: 'STARTING',
+      restarts: 2,
+      reason: 'command: no executable server, restarting in 200 ms',
+    });
   });
 
   it('a start of which the runtime says nothing is tried again with the same id: never two', async () => {
@@ -133,7 +152,11 @@ describe('an agent with a coordinator', () => {
     world.machine.failNextStart(new CloudlessError('unavailable', 'the supervisor is away'));
     world.coordinator.order(aStartOrder());
     await settle();
-    expect(world.seen()).toMatchObject({ phase: 'STARTING', restarts: 0, reason: 'the supervisor is away, trying again in 500 ms' });
+    expect(world.seen()).toMatchObject({
+      phase: 'STARTING',
+      restarts: 0,
+      reason: 'the supervisor is away, trying again in 500 ms',
+    });
     await world.clock.advance(500);
     expect(world.seen()).toMatchObject({ phase: 'RUNNING', ready: true, restarts: 0 });
   });
@@ -145,7 +168,9 @@ describe('an agent with a coordinator', () => {
   });
 
   it('stops: leaves the endpoints, waits, asks, and kills after the grace', async () => {
-    const world = await aWorld(aStartOrder({ spec: { ...withPort, command: ['behave', JSON.stringify([{ step: 'ignoreTerm' }, { step: 'hold' }])] } }));
+    const world = await aWorld(
+      aStartOrder({ spec: { ...withPort, command: ['behave', JSON.stringify([{ step: 'ignoreTerm' }, { step: 'hold' }])] } }),
+    );
     world.coordinator.order(aStopOrder());
     await world.clock.advance(999);
     expect(world.seen()).toEqual({ phase: 'STOPPING', ready: false, restarts: 0, reason: 'scaled down' });
@@ -184,7 +209,10 @@ describe('an agent with a coordinator', () => {
     world.coordinator.order(aStartOrder({ revision: 19n }));
     await settle();
     expect(world.machine.startCount).toBe(0);
-    expect(world.coordinator.received.at(-1)).toMatchObject({ case: 'refused', value: { orderRevision: 19n, heldRevision: 20n, heldEpoch: 1n } });
+    expect(world.coordinator.received.at(-1)).toMatchObject({
+      case: 'refused',
+      value: { orderRevision: 19n, heldRevision: 20n, heldEpoch: 1n },
+    });
   });
 
   it('refuses orders of an older epoch, also after its restart', async () => {

@@ -37,10 +37,7 @@ export class NodeWatch {
   /** As seen last; nothing is short before the first look. */
   get conditions(): Condition[] {
     const { memoryPressure, diskPressure } = this.reading ?? {};
-    return [
-      toCondition(Condition_Type.MEMORY_PRESSURE, memoryPressure),
-      toCondition(Condition_Type.DISK_PRESSURE, diskPressure),
-    ];
+    return [toCondition(Condition_Type.MEMORY_PRESSURE, memoryPressure), toCondition(Condition_Type.DISK_PRESSURE, diskPressure)];
   }
 
   /** As seen last; undefined before the first look. */
@@ -66,7 +63,9 @@ export class NodeWatch {
       this.failing = true;
     }
     const after = this.reading;
-    return before?.memoryPressure.status !== after?.memoryPressure.status || before?.diskPressure.status !== after?.diskPressure.status;
+    return (
+      before?.memoryPressure.status !== after?.memoryPressure.status || before?.diskPressure.status !== after?.diskPressure.status
+    );
   }
 
   /** Looks until aborted. @param onFlip - Told as soon as a condition has flipped. */

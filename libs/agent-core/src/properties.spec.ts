@@ -13,7 +13,12 @@ type Step =
 
 const replica = fc.integer({ min: 0, max: 2 });
 const arbOrder = (kind: 'start' | 'stop'): fc.Arbitrary<Step> =>
-  fc.record({ kind: fc.constant(kind), replica, revision: fc.integer({ min: 1, max: 12 }), epoch: fc.integer({ min: 1, max: 3 }) });
+  fc.record({
+    kind: fc.constant(kind),
+    replica,
+    revision: fc.integer({ min: 1, max: 12 }),
+    epoch: fc.integer({ min: 1, max: 3 }),
+  });
 const arbStep: fc.Arbitrary<Step> = fc.oneof(
   { arbitrary: arbOrder('start'), weight: 6 },
   { arbitrary: arbOrder('stop'), weight: 3 },
@@ -34,7 +39,9 @@ class Run {
       case 'stop': {
         const replicaId = `web-${step.replica}`;
         const options = { replicaId, revision: this.revisionOf(step), epoch: BigInt(step.epoch) };
-        world.coordinator.order(step.kind === 'start' ? aStartOrder(options) : aStopOrder({ ...options, preStopMs: 50, graceMs: 100 }));
+        world.coordinator.order(
+          step.kind === 'start' ? aStartOrder(options) : aStopOrder({ ...options, preStopMs: 50, graceMs: 100 }),
+        );
         await settle();
         return;
       }
@@ -112,7 +119,9 @@ describe('whatever happens to an agent', () => {
           const { replicaId, heldRevision, phase } = runner.current;
           const stored = world.store.replicas.get(replicaId);
           expect(stored?.heldRevision).toBe(heldRevision);
-          const containers = (await world.runtime.list()).filter(({ labels }) => fromContainerLabels(labels)?.replicaId === replicaId);
+          const containers = (await world.runtime.list()).filter(
+            ({ labels }) => fromContainerLabels(labels)?.replicaId === replicaId,
+          );
           const runs = containers.some(({ phase: state }) => state === 'running');
           const stopped = stored?.end !== undefined;
           expect({ replicaId, runs, phase }).toEqual({ replicaId, runs: !stopped, phase: stopped ? 'stopped' : 'running' });
@@ -131,7 +140,8 @@ describe('whatever happens to an agent', () => {
         await world.start();
         for (const step of steps) await run.step(step);
         world.store.failure = undefined;
-        for (let index = 0; index < 3; index += 1) world.coordinator.order(aForgetOrder({ replicaId: `web-${index}`, revision: 1_000n, epoch: 9n }));
+        for (let index = 0; index < 3; index += 1)
+          world.coordinator.order(aForgetOrder({ replicaId: `web-${index}`, revision: 1_000n, epoch: 9n }));
         await world.clock.advance(400_000);
         expect(await world.runtime.list()).toEqual([]);
         expect(world.store.replicas.size).toBe(0);

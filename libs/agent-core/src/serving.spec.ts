@@ -2,7 +2,13 @@ import { create, type MessageInitShape } from '@bufbuild/protobuf';
 import { durationFromMs } from '@bufbuild/protobuf/wkt';
 import { toContainerId } from '@cloudless/base';
 import { settle } from '@cloudless/base/testing';
-import { ExecCommandRequestSchema, GetContainerStatusRequestSchema, OutputStream, StreamLogsRequestSchema, type LogEntry } from '@cloudless/api';
+import {
+  ExecCommandRequestSchema,
+  GetContainerStatusRequestSchema,
+  OutputStream,
+  StreamLogsRequestSchema,
+  type LogEntry,
+} from '@cloudless/api';
 import { behaviourCommand } from '@cloudless/runtime/testing';
 import { aStartOrder, aStopOrder, AgentWorld } from './testing/index.js';
 
@@ -74,7 +80,11 @@ describe('logs', () => {
 
   it('of a workload are those of all its replicas, merged by time', async () => {
     const world = await aWorld('web-1', 'web-2');
-    for (const [replicaId, text] of [['web-1', 'a'], ['web-2', 'b'], ['web-1', 'c']] as const) {
+    for (const [replicaId, text] of [
+      ['web-1', 'a'],
+      ['web-2', 'b'],
+      ['web-1', 'c'],
+    ] as const) {
       world.machine.write(idOf(world, replicaId), 'stdout', `${text}\n`);
       await world.clock.advance(1);
     }
@@ -103,7 +113,10 @@ describe('logs', () => {
 
   it('replace what is not UTF-8, and give the exact bytes only then', async () => {
     const world = await aWorld();
-    const command = behaviourCommand([{ step: 'writeBytes', stream: 'stderr', bytes: [0x61, 0xff, 10, 0xc3, 0xa9, 10] }, { step: 'hold' }]);
+    const command = behaviourCommand([
+      { step: 'writeBytes', stream: 'stderr', bytes: [0x61, 0xff, 10, 0xc3, 0xa9, 10] },
+      { step: 'hold' },
+    ]);
     world.coordinator.order(aStartOrder({ spec: { command: [...command] } }));
     await settle();
     const reader = follow(world, { replicaId: 'web-1' });
@@ -118,11 +131,18 @@ describe('logs', () => {
     const world = await aWorld('web-1');
     world.machine.write(idOf(world), 'stdout', 'a\nb\nc\n');
     expect(await all(world, { containerId: idOf(world), afterSequence: 2n })).toEqual(['c']);
-    await expect(all(world, { replicaId: 'web-1', afterSequence: 2n })).rejects.toMatchObject({ kind: 'invalid', message: 'after_sequence: needs container_id' });
+    await expect(all(world, { replicaId: 'web-1', afterSequence: 2n })).rejects.toMatchObject({
+      kind: 'invalid',
+      message: 'after_sequence: needs container_id',
+    });
   });
 
   it.each([
-    { request: { containerId: 'abcdef012345' + '0'.repeat(52) }, kind: 'notFound', message: 'container "abcdef012345…" is not on node node-1' },
+    {
+      request: { containerId: 'abcdef012345' + '0'.repeat(52) },
+      kind: 'notFound',
+      message: 'container "abcdef012345…" is not on node node-1',
+    },
     { request: { replicaId: 'web-7' }, kind: 'notFound', message: 'replica "web-7" is not on node node-1' },
     { request: { name: 'db' }, kind: 'notFound', message: 'workload default/db has no replica on node node-1' },
     { request: {}, kind: 'invalid', message: 'container_id: is required, or replica_id, or the name of a workload' },
@@ -150,14 +170,23 @@ describe('commands', () => {
 
   it('keep 1 MiB of each stream and say that there was more', async () => {
     const world = await aWorld('web-1');
-    const command = behaviourCommand([{ step: 'fill', stream: 'stdout', letter: 'a', count: 3_000_000 }, { step: 'exit', code: 0 }]);
-    const { stdout, truncated, exitCode } = await world.agent.containers.execCommand(exec({ replicaId: 'web-1', command: [...command] }), never);
+    const command = behaviourCommand([
+      { step: 'fill', stream: 'stdout', letter: 'a', count: 3_000_000 },
+      { step: 'exit', code: 0 },
+    ]);
+    const { stdout, truncated, exitCode } = await world.agent.containers.execCommand(
+      exec({ replicaId: 'web-1', command: [...command] }),
+      never,
+    );
     expect({ length: stdout.length, truncated, exitCode }).toEqual({ length: 1_048_576, truncated: true, exitCode: 0 });
   });
 
   it('end after 30 s, or the timeout that was asked for', async () => {
     const world = await aWorld('web-1');
-    for (const [timeout, waitMs] of [[{}, 30_000], [{ timeout: durationFromMs(2_000) }, 2_000]] as const) {
+    for (const [timeout, waitMs] of [
+      [{}, 30_000],
+      [{ timeout: durationFromMs(2_000) }, 2_000],
+    ] as const) {
       const running = world.agent.containers.execCommand(exec({ replicaId: 'web-1', command: ['sleep'], ...timeout }), never);
       const failed = expect(running).rejects.toMatchObject({ kind: 'deadline' });
       await world.clock.advance(waitMs);
@@ -169,18 +198,36 @@ describe('commands', () => {
     const world = await aWorld('web-1');
     world.machine.exit(idOf(world), 1);
     await settle();
-    await expect(world.agent.containers.execCommand(exec({ replicaId: 'web-1', command: ['x'] }), never)).rejects.toMatchObject({ kind: 'precondition' });
+    await expect(world.agent.containers.execCommand(exec({ replicaId: 'web-1', command: ['x'] }), never)).rejects.toMatchObject({
+      kind: 'precondition',
+    });
   });
 });
 
 describe('the state of a container', () => {
   it('is found by a unique prefix, and refused for an ambiguous one', async () => {
     const world = await aWorld('web-1');
-    const status = (containerId: string) => world.agent.containers.getContainerStatus(create(GetContainerStatusRequestSchema, { containerId }));
-    expect(await status(idOf(world).slice(0, 12))).toMatchObject({ containerId: idOf(world), replicaId: 'web-1', namespace: 'default', workload: 'web', nodeId: 'node-1', runtime: 'process' });
+    const status = (containerId: string) =>
+      world.agent.containers.getContainerStatus(create(GetContainerStatusRequestSchema, { containerId }));
+    expect(await status(idOf(world).slice(0, 12))).toMatchObject({
+      containerId: idOf(world),
+      replicaId: 'web-1',
+      namespace: 'default',
+      workload: 'web',
+      nodeId: 'node-1',
+      runtime: 'process',
+    });
     const [known] = await world.runtime.list();
     const twin = toContainerId(`${idOf(world).slice(0, 20)}${'0'.repeat(44)}`);
-    await world.runtime.start({ containerId: twin, labels: known?.labels ?? {}, command: ['server'], args: [], env: {}, ports: [], limits: {} });
+    await world.runtime.start({
+      containerId: twin,
+      labels: known?.labels ?? {},
+      command: ['server'],
+      args: [],
+      env: {},
+      ports: [],
+      limits: {},
+    });
     await expect(status(idOf(world).slice(0, 12))).rejects.toMatchObject({ kind: 'invalid' });
     await expect(status('')).rejects.toMatchObject({ kind: 'invalid', message: 'container_id: is required' });
     expect((await world.agent.containers.listContainers()).containers).toHaveLength(2);
@@ -196,7 +243,10 @@ describe('tunnels', () => {
     await settle();
     world.machine.write(idOf(world), 'stdout', 'a\n');
     await settle();
-    expect(world.coordinator.tunnels.get('t1')).toMatchObject([{ case: 'tunnelId', value: 't1' }, { case: 'log', value: { line: 'a' } }]);
+    expect(world.coordinator.tunnels.get('t1')).toMatchObject([
+      { case: 'tunnelId', value: 't1' },
+      { case: 'log', value: { line: 'a' } },
+    ]);
     world.coordinator.endTunnels();
     await settle();
     world.machine.write(idOf(world), 'stdout', 'b\n');
@@ -207,7 +257,10 @@ describe('tunnels', () => {
   it('end a command and its children when the coordinator ends the call', async () => {
     const world = await aWorld('web-1');
     const command = behaviourCommand([{ step: 'child', name: 'kid' }, { step: 'hold' }]);
-    world.coordinator.openTunnel('t1', { case: 'exec', value: create(ExecCommandRequestSchema, { replicaId: 'web-1', command: [...command] }) });
+    world.coordinator.openTunnel('t1', {
+      case: 'exec',
+      value: create(ExecCommandRequestSchema, { replicaId: 'web-1', command: [...command] }),
+    });
     await settle();
     expect(world.machine.hasChild('kid')).toBe(true);
     world.coordinator.endTunnels();
@@ -217,16 +270,25 @@ describe('tunnels', () => {
 
   it('answer failures with their code', async () => {
     const world = await aWorld('web-1');
-    world.coordinator.openTunnel('t1', { case: 'status', value: create(GetContainerStatusRequestSchema, { containerId: 'f'.repeat(64) }) });
+    world.coordinator.openTunnel('t1', {
+      case: 'status',
+      value: create(GetContainerStatusRequestSchema, { containerId: 'f'.repeat(64) }),
+    });
     await settle();
-    expect(world.coordinator.tunnels.get('t1')?.[1]).toMatchObject({ case: 'error', value: { code: 5, message: 'container "ffffffffffff…" is not on node node-1' } });
+    expect(world.coordinator.tunnels.get('t1')?.[1]).toMatchObject({
+      case: 'error',
+      value: { code: 5, message: 'container "ffffffffffff…" is not on node node-1' },
+    });
   });
 
   it('are 32 at most', async () => {
     const world = await aWorld('web-1');
     for (let tunnel = 0; tunnel < 33; tunnel += 1) world.coordinator.openTunnel(`t${tunnel}`, followed(world));
     await settle();
-    expect(world.coordinator.received.at(-1)).toMatchObject({ case: 'tunnelRefused', value: { tunnelId: 't32', reason: '32 tunnels are in use' } });
+    expect(world.coordinator.received.at(-1)).toMatchObject({
+      case: 'tunnelRefused',
+      value: { tunnelId: 't32', reason: '32 tunnels are in use' },
+    });
     world.coordinator.endTunnels();
     await settle();
     world.coordinator.openTunnel('t33', followed(world));

@@ -5,7 +5,12 @@ import { InventorySchema } from '@cloudless/api';
 import { aStartOrder, AgentWorld } from './testing/index.js';
 
 function recordingLog(lines: string[]): Log {
-  const log: Log = { ...silentLog, error: (message) => lines.push(`error ${message}`), warn: (message) => lines.push(`warn ${message}`), child: () => log };
+  const log: Log = {
+    ...silentLog,
+    error: (message) => lines.push(`error ${message}`),
+    warn: (message) => lines.push(`warn ${message}`),
+    child: () => log,
+  };
   return log;
 }
 
@@ -111,7 +116,17 @@ describe('the session of an agent', () => {
     const world = new AgentWorld();
     await world.start();
     for (let replica = 0; replica < 1_500; replica += 1) {
-      world.coordinator.order(aStartOrder({ replicaId: `web-${replica}`, spec: { ports: [{ name: 'a'.repeat(60), containerPort: 80 }, { name: 'b'.repeat(60), containerPort: 81 }] } }));
+      world.coordinator.order(
+        aStartOrder({
+          replicaId: `web-${replica}`,
+          spec: {
+            ports: [
+              { name: 'a'.repeat(60), containerPort: 80 },
+              { name: 'b'.repeat(60), containerPort: 81 },
+            ],
+          },
+        }),
+      );
     }
     while (world.store.replicas.size < 1_500) await settle();
     world.coordinator.received.length = 0;
@@ -143,6 +158,8 @@ describe('the session of an agent', () => {
     world.coordinator.order(aStartOrder());
     await settle();
     await world.stop({ stopWorkloads: true });
-    expect((await world.runtime.list()).map(({ phase, exitCode }) => ({ phase, exitCode }))).toEqual([{ phase: 'exited', exitCode: 143 }]);
+    expect((await world.runtime.list()).map(({ phase, exitCode }) => ({ phase, exitCode }))).toEqual([
+      { phase: 'exited', exitCode: 143 },
+    ]);
   });
 });

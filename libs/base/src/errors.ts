@@ -45,26 +45,55 @@ export function errorKindOf(reason: unknown): ErrorKind {
   return reason instanceof CloudlessError ? reason.kind : 'internal';
 }
 
-/** The message of any thrown value. */
+/**
+ * The message of any thrown value. An error without one gives those of the errors it gathers (Node's refused connection to a
+ * name with several addresses is such an `AggregateError`), or its name.
+ */
 export function errorMessageOf(reason: unknown): string {
-  return reason instanceof Error ? reason.message : String(reason);
+  if (!(reason instanceof Error)) return showValue(reason);
+  if (reason.message !== '') return reason.message;
+  return gatheredBy(reason).map(nameAndMessage).join('; ') || reason.name;
 }
 
-/** A thrown value and its whole cause chain as log fields. */
+/** A thrown value and its whole cause chain as log fields. The errors of an `AggregateError` count as causes. */
 export function errorFields(reason: unknown): {
   readonly error: string;
   readonly errorName?: string;
   readonly causes?: readonly string[];
 } {
-  if (!(reason instanceof Error)) return { error: String(reason) };
+  if (!(reason instanceof Error)) return { error: showValue(reason) };
   const causes: string[] = [];
-  let cause = reason.cause;
-  while (cause !== undefined && causes.length < MAX_CAUSES) {
-    causes.push(cause instanceof Error ? `${cause.name}: ${cause.message}` : String(cause));
-    cause = cause instanceof Error ? cause.cause : undefined;
+  for (let next = causesOf(reason); next.length > 0 && causes.length < MAX_CAUSES; next = next.flatMap(causesOf)) {
+    causes.push(...next.slice(0, MAX_CAUSES - causes.length).map(nameAndMessage));
   }
-  return { error: reason.message, errorName: reason.name, ...(causes.length > 0 ? { causes } : {}) };
+  return { error: errorMessageOf(reason), errorName: reason.name, ...(causes.length > 0 ? { causes } : {}) };
 }
+
+function causesOf(reason: unknown): readonly unknown[] {
+  if (!(reason instanceof Error)) return [];
+  return [...(reason.cause === undefined ? [] : [reason.cause]), ...gatheredBy(reason)];
+}
+
+function gatheredBy(reason: Error): readonly unknown[] {
+  return reason instanceof AggregateError ? reason.errors.slice(0, MAX_CAUSES) : [];
+}
+
+function nameAndMessage(reason: unknown): string {
+  return reason instanceof Error ? `${reason.name}: ${reason.message}` : showValue(reason);
+}
+
+/** Any value as text for people; never throws, as `String` does for an object without a prototype. */
+export function showValue(value: unknown): string {
+  if (typeof value === 'function') return 'a function';
+  if (typeof value !== 'object' || value === null) return String(value);
+  try {
+    return JSON.stringify(value) ?? UNSHOWABLE;
+  } catch {
+    return UNSHOWABLE; // a cycle, a bigint, a toJSON that throws
+  }
+}
+
+const UNSHOWABLE = 'an object';
 
 /** A cause chain may be a cycle; nobody reads more than this many links. */
 const MAX_CAUSES = 8;

@@ -33,11 +33,17 @@ export type ChangeListener = (changes: readonly RecordChange[], revision: Revisi
 
 /**
  * Reads the whole store, takes the leadership with a new epoch, and follows the store from there.
- * @throws kind `precondition` when the store was written by a layout this version does not know.
+ * @throws kind `precondition` when the store was written by a layout this version does not know, `internal` when a record
+ *   cannot be read, `conflict` when others keep taking the leadership meanwhile.
  */
 export async function openClusterState(options: ClusterStateOptions): Promise<ClusterState> {
   const state = new ClusterState(options);
-  await state.start();
+  try {
+    await state.start();
+  } catch (reason) {
+    await state.close();
+    throw reason;
+  }
   return state;
 }
 

@@ -1,18 +1,13 @@
-import type { ServerResponse } from 'node:http';
-import type { Http2ServerRequest, Http2ServerResponse } from 'node:http2';
-import type { IncomingMessage } from 'node:http';
-import { constants } from 'node:http2';
 import { errorFields, type Clock, type Log } from '@cloudless/base';
 import { Code, ConnectError, createContextValues } from '@connectrpc/connect';
 import { universalRequestFromNodeRequest, universalResponseToNodeResponse } from '@connectrpc/connect-node';
 import type { UniversalHandler, UniversalServerResponse } from '@connectrpc/connect/protocol';
 import { connectionKey, type ServerConnection } from './connection.js';
 import { guardRequest } from './guard.js';
+import type { AnyRequest, AnyResponse } from './http-types.js';
 import { withInputErrors } from './input-errors.js';
 import { isPowerOfTen } from './power-of-ten.js';
-
-export type AnyRequest = IncomingMessage | Http2ServerRequest;
-export type AnyResponse = ServerResponse | Http2ServerResponse;
+import { bodyOf, endAfterUpload, limitUpload } from './upload.js';
 
 /** What {@link createDispatch} needs. */
 export interface DispatchSettings {
@@ -38,14 +33,13 @@ export function createDispatch(settings: DispatchSettings): Dispatch {
     request: AnyRequest,
     response: AnyResponse,
   ) => {
-    limitUpload(settings, handler, connection, request, response);
+    limitUpload(settings, handler, request, response);
     const contextValues = createContextValues().set(connectionKey, connection);
     try {
       const universal = universalRequestFromNodeRequest(request, response, undefined, contextValues);
-      // Connect stops reading when it refuses a message. That must not destroy the request: in HTTP/1.1 it would wedge the connection.
-      const body = { [Symbol.asyncIterator]: () => request.iterator({ destroyOnReturn: false }) };
-      const result = await withInputErrors(handler)({ ...universal, body });
-      await universalResponseToNodeResponse(withText(result, handler), response);
+      const result = withText(await withInputErrors(handler)({ ...universal, body: bodyOf(request) }), handler);
+      const body = result.body === undefined ? undefined : endAfterUpload(result.body, handler, request);
+      await universalResponseToNodeResponse({ ...result, ...(body === undefined ? {} : { body }) }, response);
     } catch (reason) {
       // Whoever could be told has gone: the answer could not be written. Handlers' own faults never come here.
       const level = ConnectError.from(reason).code === Code.Aborted ? 'debug' : 'warn';
@@ -86,36 +80,6 @@ export function createDispatch(settings: DispatchSettings): Dispatch {
 
 /** Errors of requests and responses reach us through what reads and writes them; without a listener Node would end the process. */
 const ignore = (): void => undefined;
-
-/** Cuts a request whose body is not complete in time: from its head where the client sends one message, else from the end of the answer. */
-function limitUpload(
-  settings: DispatchSettings,
-  { method }: UniversalHandler,
-  connection: ServerConnection | undefined,
-  request: AnyRequest,
-  response: AnyResponse,
-): void {
-  const startTimer = (): void => {
-    const timer = settings.clock.setTimer(settings.bodyTimeoutMs, () => {
-      settings.log.debug('request body came too slowly', { rpc: method.name, connectionId: connection?.id });
-      if ('stream' in request) request.stream.close(constants.NGHTTP2_CANCEL);
-      else request.socket.destroy();
-    });
-    const stop = (): void => timer.cancel();
-    request.once('end', stop);
-    response.once('close', stop);
-  };
-  const clientStreams = method.methodKind === 'client_streaming' || method.methodKind === 'bidi_streaming';
-  if (!clientStreams) startTimer();
-  const answered = 'stream' in request ? request.stream : response;
-  answered.once('finish', () => {
-    if (request.readableEnded) return;
-    // Drops the rest: a client that is cut while it sends may never read its answer.
-    request.removeAllListeners('readable').on('data', ignore);
-    request.resume();
-    if (clientStreams) startTimer();
-  });
-}
 
 /** Connect refuses some requests with a status and nothing else; a text helps who typed the request. */
 function withText(response: UniversalServerResponse, handler: UniversalHandler): UniversalServerResponse {

@@ -83,7 +83,7 @@ describe('time limits', () => {
   ])('a client that $name is cut after 10 s', async ({ first }) => {
     const server = await open();
     const { address, clock } = server;
-    const socket = net.connect(address.port, address.host);
+    const socket = net.connect(address.port, address.host).on('error', () => undefined);
     await once(socket, 'connect');
     if (first !== undefined) await new Promise<void>((resolve) => socket.write(first, () => resolve()));
     await untilOpen(server, 1);
@@ -98,7 +98,7 @@ describe('time limits', () => {
   it('a body that comes too slowly costs the call, in both versions of HTTP', async () => {
     const { connected, onConnection } = nextConnection();
     const { url, address, clock } = await open({ onConnection });
-    const socket = net.connect(address.port, address.host);
+    const socket = net.connect(address.port, address.host).on('error', () => undefined);
     socket.write(
       'POST /cloudless.api.CoordinatorService/CreateWorkload HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{',
     );
@@ -186,11 +186,12 @@ describe('size limits', () => {
 describe('close', () => {
   it('ends streams with UNAVAILABLE, lets unary calls end, then leaves nothing open', async () => {
     const [called, answer] = [aGate(), aGate()];
+    let calls = 0;
     const server = await aServer({
       routes: (router) =>
         router.service(CoordinatorService, {
           getWorkload: async ({ name }) => {
-            called.pass();
+            if ((calls += 1) === 2) called.pass();
             await answer.passed;
             return { name };
           },
@@ -209,7 +210,6 @@ describe('close', () => {
       createConnectTransport({ baseUrl: server.url, httpVersion: '1.1' }),
     ).getWorkload({ name: 'api' });
     await called.passed;
-    await untilOpen(server, 2);
     const closed = server.close(5_000);
     await expect(stream.next()).rejects.toMatchObject({ code: Code.Unavailable, rawMessage: 'the server is shutting down' });
     answer.pass();
@@ -291,8 +291,10 @@ describe('listening', () => {
   });
 });
 
-function ping(session: http2.ClientHttp2Session): Promise<void> {
-  return new Promise((resolve, reject) => session.ping((reason) => (reason === null ? resolve() : reject(reason))));
+async function ping(session: http2.ClientHttp2Session): Promise<void> {
+  session.on('error', () => undefined); // the server may cut it
+  if (session.connecting) await once(session, 'connect'); // before that Node cancels a ping
+  await new Promise<void>((resolve, reject) => session.ping((reason) => (reason === null ? resolve() : reject(reason))));
 }
 
 /** When it resolves the server has run its event loop: what was sent before has been read. */

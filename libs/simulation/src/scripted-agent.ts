@@ -22,7 +22,7 @@ export class ScriptedAgent {
   /** What it runs, by replica id; ended replicas stay until they are forgotten. */
   readonly replicas = new Map<string, ReplicaReport>();
   /** Every start order it took, newest last. */
-  readonly started: StartOrder[] = [];
+  readonly started: Order[] = [];
   /** What becomes of replicas that are started from now on. */
   onStart: StartBehaviour | ((order: StartOrder) => StartBehaviour) = 'ready';
   /** False: it takes stop orders and does nothing. */
@@ -125,7 +125,7 @@ export class ScriptedAgent {
       return;
     }
     if (order.order.case === 'start') {
-      this.started.push(order.order.value);
+      this.started.push(order);
       const behaviour = typeof this.onStart === 'function' ? this.onStart(order.order.value) : this.onStart;
       if (behaviour === 'nothing') return;
       this.report(

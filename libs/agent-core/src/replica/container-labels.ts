@@ -58,7 +58,8 @@ export function fromContainerLabels(labels: Readonly<Record<string, string>>): C
   const nodeId = labels[CONTAINER_LABELS.node];
   const replicaId = labels[CONTAINER_LABELS.replica];
   const revision = labels[CONTAINER_LABELS.orderRevision] ?? '';
-  if (clusterId === undefined || nodeId === undefined || replicaId === undefined || !/^\d{1,19}$/.test(revision)) return undefined;
+  if (clusterId === undefined || nodeId === undefined || replicaId === undefined || !/^\d{1,19}$/.test(revision))
+    return undefined;
   return {
     clusterId,
     nodeId,

@@ -1,6 +1,13 @@
 import { create, fromBinary } from '@bufbuild/protobuf';
 import { errorFields } from '@cloudless/base';
-import { OrderRefusedSchema, OrderSchema, ReplicaStatus_Phase, type Order, type OrderRefused, type ReplicaReport } from '@cloudless/api';
+import {
+  OrderRefusedSchema,
+  OrderSchema,
+  ReplicaStatus_Phase,
+  type Order,
+  type OrderRefused,
+  type ReplicaReport,
+} from '@cloudless/api';
 import type { ContainerEvent, ContainerStatus } from '@cloudless/runtime';
 import type { StoredReplica } from '../agent-store.js';
 import type { IdentityKeeper } from '../identity-keeper.js';
@@ -21,7 +28,9 @@ export interface ReplicaListener {
 }
 
 /** Needs of {@link NodeReplicas}. */
-export type NodeReplicasOptions = Omit<ReplicaRunnerDeps, 'onChanged' | 'onForgotten' | 'clusterId'> & { readonly identity: IdentityKeeper };
+export type NodeReplicasOptions = Omit<ReplicaRunnerDeps, 'onChanged' | 'onForgotten' | 'clusterId'> & {
+  readonly identity: IdentityKeeper;
+};
 
 /** As ids are made by coordinators: refuses what could not be a file name or a label. */
 const REPLICA_ID = /^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$/;
@@ -83,14 +92,20 @@ export class NodeReplicas {
     if (order.epoch < identity.current.highestEpoch) return this.refuse(order, 'a coordinator of a newer epoch was heard');
     if (!REPLICA_ID.test(order.replicaId)) return this.refuse(order, 'malformed replica id');
     if (held === undefined && order.order.case === 'forget') return this.acknowledgeGone(order);
-    const runner = held ?? new ReplicaRunner(this.deps, newReplica(order.replicaId, order.workloadUid), { bootId: this.options.bootId });
+    const runner =
+      held ?? new ReplicaRunner(this.deps, newReplica(order.replicaId, order.workloadUid), { bootId: this.options.bootId });
     this.runners.set(order.replicaId, runner);
     const outcome = await runner.order(order, () => identity.raiseEpoch(order.epoch));
     if (isBlank(runner)) this.runners.delete(order.replicaId); // nothing came of it
     switch (outcome.kind) {
       case 'accepted':
         if (!runner.isOver) this.runners.set(order.replicaId, runner);
-        log.info('order accepted', { replicaId: order.replicaId, revision: order.orderRevision, epoch: order.epoch, order: order.order.case });
+        log.info('order accepted', {
+          replicaId: order.replicaId,
+          revision: order.orderRevision,
+          epoch: order.epoch,
+          order: order.order.case,
+        });
         return;
       case 'repeated':
         return this.tell((listener) => listener.changed(order.replicaId));
@@ -113,7 +128,9 @@ export class NodeReplicas {
   /** Ids of the containers that should run now. Taken before a list, so that none started meanwhile is missed in it. */
   expected(): ReadonlyMap<string, string> {
     const running = [...this.runners].flatMap(([replicaId, { current }]) =>
-      current.activity.kind === 'running' || current.activity.kind === 'leaving' ? [[replicaId, current.activity.containerId] as const] : [],
+      current.activity.kind === 'running' || current.activity.kind === 'leaving'
+        ? [[replicaId, current.activity.containerId] as const]
+        : [],
     );
     return new Map(running);
   }
@@ -126,7 +143,12 @@ export class NodeReplicas {
       if (known.has(containerId)) continue;
       const runner = this.runners.get(replicaId);
       const activity = runner?.current.activity;
-      if (activity !== undefined && 'containerId' in activity && activity.containerId === containerId && activity.containerId !== undefined) {
+      if (
+        activity !== undefined &&
+        'containerId' in activity &&
+        activity.containerId === containerId &&
+        activity.containerId !== undefined
+      ) {
         runner?.lost(activity.containerId);
       }
     }
@@ -186,13 +208,30 @@ export class NodeReplicas {
   private refuse(order: Order, reason: string): void {
     const heldRevision = this.runners.get(order.replicaId)?.current.heldRevision ?? 0n;
     const heldEpoch = this.options.identity.current.highestEpoch;
-    this.options.log.warn('order refused', { replicaId: order.replicaId, revision: order.orderRevision, epoch: order.epoch, heldRevision, heldEpoch, reason });
-    const refusal = create(OrderRefusedSchema, { replicaId: order.replicaId, orderRevision: order.orderRevision, heldRevision, heldEpoch, reason });
+    this.options.log.warn('order refused', {
+      replicaId: order.replicaId,
+      revision: order.orderRevision,
+      epoch: order.epoch,
+      heldRevision,
+      heldEpoch,
+      reason,
+    });
+    const refusal = create(OrderRefusedSchema, {
+      replicaId: order.replicaId,
+      orderRevision: order.orderRevision,
+      heldRevision,
+      heldEpoch,
+      reason,
+    });
     this.tell((listener) => listener.refused(refusal));
   }
 
   private acknowledgeGone(order: Order): void {
-    const state = { ...newReplica(order.replicaId, order.workloadUid), heldRevision: order.orderRevision, phase: 'stopped' as const };
+    const state = {
+      ...newReplica(order.replicaId, order.workloadUid),
+      heldRevision: order.orderRevision,
+      phase: 'stopped' as const,
+    };
     this.tell((listener) => listener.gone(toReplicaReport(state)));
   }
 

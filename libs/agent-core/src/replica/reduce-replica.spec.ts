@@ -25,18 +25,34 @@ describe('decideRestart', () => {
     { restart: 'always', maxRetries: 3, failures: 3, ending: exited(1), kind: 'failed' },
     { restart: 'always', maxRetries: 3, failures: 3, ending: exited(1, HEALTHY_AFTER_MS), kind: 'restart', delayMs: 100 },
     { restart: 'always', maxRetries: 0, failures: 0, ending: exited(1), kind: 'failed' },
-    { restart: 'always', maxRetries: Infinity, failures: 2, ending: { kind: 'notStarted', reason: 'no executable' }, kind: 'restart', delayMs: 400 },
+    {
+      restart: 'always',
+      maxRetries: Infinity,
+      failures: 2,
+      ending: { kind: 'notStarted', reason: 'no executable' },
+      kind: 'restart',
+      delayMs: 400,
+    },
     { restart: 'onFailure', maxRetries: 3, failures: 0, ending: exited(0), kind: 'succeeded' },
     { restart: 'onFailure', maxRetries: 3, failures: 2, ending: exited(1), kind: 'restart', delayMs: 400 },
     { restart: 'onFailure', maxRetries: 3, failures: 3, ending: exited(1), kind: 'failed' },
     { restart: 'never', maxRetries: Infinity, failures: 0, ending: exited(0), kind: 'succeeded' },
     { restart: 'never', maxRetries: Infinity, failures: 0, ending: exited(1), kind: 'failed' },
-    { restart: 'never', maxRetries: Infinity, failures: 0, ending: { kind: 'notStarted', reason: 'no executable' }, kind: 'failed' },
-  ] as const)('$restart with $failures failures of $maxRetries retries after $ending: $kind $delayMs', ({ ending, failures, kind, ...rest }) => {
-    const decision = decideRestart(rest, ending, failures);
-    expect(decision).toMatchObject('delayMs' in rest ? { kind, delayMs: rest.delayMs } : { kind });
-    expect(decision.reason).toContain(ending.reason);
-  });
+    {
+      restart: 'never',
+      maxRetries: Infinity,
+      failures: 0,
+      ending: { kind: 'notStarted', reason: 'no executable' },
+      kind: 'failed',
+    },
+  ] as const)(
+    '$restart with $failures failures of $maxRetries retries after $ending: $kind $delayMs',
+    ({ ending, failures, kind, ...rest }) => {
+      const decision = decideRestart(rest, ending, failures);
+      expect(decision).toMatchObject('delayMs' in rest ? { kind, delayMs: rest.delayMs } : { kind });
+      expect(decision.reason).toContain(ending.reason);
+    },
+  );
 
   it.each([
     [100, '100 ms'],
@@ -97,8 +113,15 @@ class Player {
   order(choice: number): void {
     this.revision += 1n;
     const { revision } = this;
-    if (choice % 4 < 2) this.apply({ kind: 'startOrdered', revision, plan: plan({ maxRetries: 5, tcpPorts: ['http'] }), newContainerId: this.newId() });
-    else if (choice % 4 === 2) this.apply({ kind: 'stopOrdered', revision, delays: { preStopMs: (choice % 3) * 10, graceMs: choice }, reason: 'told to' });
+    if (choice % 4 < 2)
+      this.apply({
+        kind: 'startOrdered',
+        revision,
+        plan: plan({ maxRetries: 5, tcpPorts: ['http'] }),
+        newContainerId: this.newId(),
+      });
+    else if (choice % 4 === 2)
+      this.apply({ kind: 'stopOrdered', revision, delays: { preStopMs: (choice % 3) * 10, graceMs: choice }, reason: 'told to' });
     else this.apply({ kind: 'forgetOrdered', revision });
   }
 

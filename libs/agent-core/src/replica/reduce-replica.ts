@@ -99,7 +99,9 @@ function onStopOrdered(state: ReplicaState, delays: StopDelays, reason: string):
 /** What still runs is stopped first, by a stop that is under way or by one with the replica's own delays. */
 function onForgetOrdered(state: ReplicaState): Reduced {
   if (isEnded(state.phase)) return { state, effects: [{ kind: 'forget' }] };
-  return state.stop !== undefined ? same(state) : onStopOrdered(state, stopDelaysOf(state.plan, {}), 'forgotten by the coordinator');
+  return state.stop !== undefined
+    ? same(state)
+    : onStopOrdered(state, stopDelaysOf(state.plan, {}), 'forgotten by the coordinator');
 }
 
 function onStartDue(state: ReplicaState, newContainerId: ContainerId): Reduced {
@@ -115,7 +117,12 @@ function onStarted(state: ReplicaState, { status }: Extract<ReplicaEvent, { kind
   if (state.stop !== undefined) return terminate({ ...state, container }, container.id);
   const ports = state.plan?.tcpPorts ?? [];
   const awaits = container.endpoints.filter(({ portName }) => ports.includes(portName)).map(({ portName }) => portName);
-  const running: ReplicaState = { ...state, phase: 'running', activity: { kind: 'running', containerId: container.id }, container };
+  const running: ReplicaState = {
+    ...state,
+    phase: 'running',
+    activity: { kind: 'running', containerId: container.id },
+    container,
+  };
   if (awaits.length === 0) return same({ ...running, ready: true, reason: '' });
   const reason = `waiting for ${awaits.length === 1 ? 'port' : 'ports'} ${awaits.join(', ')} to accept connections`;
   return { state: { ...running, ready: false, reason }, effects: [{ kind: 'awaitReady', container, ports: awaits }] };
@@ -183,7 +190,10 @@ function start(state: ReplicaState, containerId: ContainerId): Reduced {
 function terminate(state: ReplicaState, containerId: ContainerId): Reduced {
   const { graceMs } = state.stop ?? stopDelaysOf(state.plan, {});
   const stopping: ReplicaState = { ...state, phase: laterOf(state.phase, 'stopping'), ready: false };
-  return { state: { ...stopping, activity: { kind: 'terminating', containerId } }, effects: [{ kind: 'terminate', containerId, graceMs }] };
+  return {
+    state: { ...stopping, activity: { kind: 'terminating', containerId } },
+    effects: [{ kind: 'terminate', containerId, graceMs }],
+  };
 }
 
 function finish(state: ReplicaState, phase: ReplicaPhase, reason: string): Reduced {

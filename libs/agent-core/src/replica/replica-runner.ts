@@ -22,7 +22,14 @@ import { awaitReady, type TcpConnect } from './await-ready.js';
 import { fromContainerLabels } from './container-labels.js';
 import { reduceReplica, RUNTIME_RETRY_MS, stopDelaysOf } from './reduce-replica.js';
 import { toReplicaPlan } from './replica-plan.js';
-import { isEnded, type Reduced, type ReplicaEffect, type ReplicaEvent, type ReplicaState, type StopDelays } from './replica-state.js';
+import {
+  isEnded,
+  type Reduced,
+  type ReplicaEffect,
+  type ReplicaEvent,
+  type ReplicaState,
+  type StopDelays,
+} from './replica-state.js';
 import { lostExit, toContainerExit } from './restore-replica.js';
 import { toContainerRequest } from './to-container-request.js';
 
@@ -237,7 +244,9 @@ export class ReplicaRunner {
       throw new CloudlessError('unimplemented', `spec.runtime: this node runs ${runtime.name}, not ${wanted}`);
     }
     try {
-      return await runtime.start(toContainerRequest(order, { clusterId: clusterId(), nodeId, containerId, restarts: this.state.restarts }));
+      return await runtime.start(
+        toContainerRequest(order, { clusterId: clusterId(), nodeId, containerId, restarts: this.state.restarts }),
+      );
     } catch (reason) {
       if (errorKindOf(reason) !== 'exists') throw reason;
       const found = (await runtime.list()).find((status) => status.containerId === containerId); // an earlier try had got through

@@ -5,7 +5,15 @@ import { KEPT_CONTAINERS, reduceReplica } from './reduce-replica.js';
 import type { ReplicaPlan } from './replica-plan.js';
 import { RESTART_BACKOFF } from './restart-decision.js';
 import { backoffDelayMs } from '@cloudless/base';
-import { isEnded, newReplica, type ContainerExit, type Reduced, type ReplicaEffect, type ReplicaState, type StopDelays } from './replica-state.js';
+import {
+  isEnded,
+  newReplica,
+  type ContainerExit,
+  type Reduced,
+  type ReplicaEffect,
+  type ReplicaState,
+  type StopDelays,
+} from './replica-state.js';
 
 /** What is known of a replica when an agent starts. */
 export interface Remembered {
@@ -169,5 +177,7 @@ function restartsOf(status: ContainerStatus | undefined): number {
 }
 
 function byStart(containers: readonly ContainerStatus[]): readonly ContainerStatus[] {
-  return [...containers].sort((a, b) => a.startedAtMs - b.startedAtMs || (a.finishedAtMs ?? Infinity) - (b.finishedAtMs ?? Infinity));
+  return [...containers].sort(
+    (a, b) => a.startedAtMs - b.startedAtMs || (a.finishedAtMs ?? Infinity) - (b.finishedAtMs ?? Infinity),
+  );
 }

@@ -57,14 +57,21 @@ describe('toContainerRequest', () => {
     { name: 'zero', spec: { resources: { limits: { cpuMillis: 0, memoryBytes: 0n } } } },
   ])('sets no limit when it is $name, no image and no directory when there is none', ({ spec }) => {
     const request = toContainerRequest(aStartOrder({ spec }), place);
-    expect({ limits: request.limits, image: 'image' in request, workingDir: 'workingDir' in request }).toEqual({ limits: {}, image: false, workingDir: false });
+    expect({ limits: request.limits, image: 'image' in request, workingDir: 'workingDir' in request }).toEqual({
+      limits: {},
+      image: false,
+      workingDir: false,
+    });
   });
 
   it('refuses an order that starts nothing', () => {
     expect(() => toContainerRequest(aStopOrder(), place)).toThrow('order 20 for web-1 starts nothing');
   });
 
-  it.each([{}, { 'cloudless.cluster': 'c', 'cloudless.node': 'n', 'cloudless.replica': 'r', 'cloudless.order-revision': 'x' }])('does not take %j for an owner', (labels) => {
-    expect(fromContainerLabels(labels)).toBeUndefined();
-  });
+  it.each([{}, { 'cloudless.cluster': 'c', 'cloudless.node': 'n', 'cloudless.replica': 'r', 'cloudless.order-revision': 'x' }])(
+    'does not take %j for an owner',
+    (labels) => {
+      expect(fromContainerLabels(labels)).toBeUndefined();
+    },
+  );
 });

@@ -40,17 +40,30 @@ export function toContainerRequest(order: Order, place: ContainerPlace): Contain
     ...(spec.image === '' ? {} : { image: spec.image }),
     command: spec.command,
     args: spec.args,
-    env: spec.env,
+    env: { ...spec.env, ...ownVariables(order, start, place) },
     ...(spec.workingDir === '' ? {} : { workingDir: spec.workingDir }),
     ports: spec.ports.map(toPortRequest),
     limits: toLimits(spec.resources),
   };
 }
 
+/** What a replica may want to know of itself. Set over the user's own, so that it can be trusted. */
+function ownVariables({ replicaId }: Order, { namespace, workload, version, slot }: StartOrder, { nodeId }: ContainerPlace): Record<string, string> {
+  return {
+    CLOUDLESS_NAMESPACE: namespace,
+    CLOUDLESS_WORKLOAD: workload,
+    CLOUDLESS_REPLICA_ID: replicaId,
+    CLOUDLESS_SLOT: String(slot),
+    CLOUDLESS_VERSION: String(version),
+    CLOUDLESS_NODE_ID: nodeId,
+  };
+}
+
 /** The start part of an order. @throws kind `invalid` when it has none, or one without a spec. */
 export function startOf(order: Order): { readonly start: StartOrder; readonly spec: WorkloadSpec } {
   const start = order.order.case === 'start' ? order.order.value : undefined;
-  if (start?.spec === undefined) throw new CloudlessError('invalid', `order ${order.orderRevision} for ${order.replicaId} starts nothing`);
+  if (start?.spec === undefined)
+    throw new CloudlessError('invalid', `order ${order.orderRevision} for ${order.replicaId} starts nothing`);
   return { start, spec: start.spec };
 }
 

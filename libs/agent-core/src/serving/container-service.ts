@@ -120,12 +120,14 @@ export class ContainerService {
     wanted: LogRequest,
     signal: AbortSignal,
   ): AsyncGenerator<LogEntry> {
-    for await (const line of this.options.runtime.logs(containerId, wanted, signal)) yield toLogEntry(line, { containerId, replicaId });
+    for await (const line of this.options.runtime.logs(containerId, wanted, signal))
+      yield toLogEntry(line, { containerId, replicaId });
   }
 
   private async *replicaEntries(replicaId: string, wanted: LogRequest, signal: AbortSignal): AsyncGenerator<LogEntry> {
     const { runtime, replicas, nodeId } = this.options;
-    if (replicas.find(replicaId) === undefined) throw new CloudlessError('notFound', `replica "${replicaId}" is not on node ${nodeId}`);
+    if (replicas.find(replicaId) === undefined)
+      throw new CloudlessError('notFound', `replica "${replicaId}" is not on node ${nodeId}`);
     for await (const { containerId, line } of followReplica(replicaId, wanted, { runtime, replicas }, signal)) {
       yield toLogEntry(line, { containerId, replicaId });
     }
@@ -161,7 +163,8 @@ export class ContainerService {
       ids.add(runner.current.replicaId);
     }
     for (const { owner } of await this.owned()) {
-      if (owner.workload === request.name && namespaceOf(owner) === namespace && replicas.find(owner.replicaId) !== undefined) ids.add(owner.replicaId);
+      if (owner.workload === request.name && namespaceOf(owner) === namespace && replicas.find(owner.replicaId) !== undefined)
+        ids.add(owner.replicaId);
     }
     if (ids.size > 0) return [...ids].sort();
     throw new CloudlessError('notFound', `workload ${namespace}/${request.name} has no replica on node ${nodeId}`);
@@ -170,14 +173,18 @@ export class ContainerService {
   private async findContainer(idOrPrefix: string): Promise<OwnedContainer> {
     const { nodeId } = this.options;
     if (idOrPrefix.length < MIN_PREFIX) {
-      throw new InvalidInputError([{ field: 'container_id', message: `must be 64 hex digits, or a unique prefix of ${MIN_PREFIX} or more` }]);
+      throw new InvalidInputError([
+        { field: 'container_id', message: `must be 64 hex digits, or a unique prefix of ${MIN_PREFIX} or more` },
+      ]);
     }
     const found = (await this.owned()).filter(({ status }) => status.containerId.startsWith(idOrPrefix));
     const [first] = found;
     const short = idOrPrefix.length > MIN_PREFIX ? `${idOrPrefix.slice(0, MIN_PREFIX)}…` : idOrPrefix;
     if (first === undefined) throw new CloudlessError('notFound', `container "${short}" is not on node ${nodeId}`);
     if (found.length === 1) return first;
-    throw new InvalidInputError([{ field: 'container_id', message: `"${short}" is the beginning of ${found.length} containers; give more digits` }]);
+    throw new InvalidInputError([
+      { field: 'container_id', message: `"${short}" is the beginning of ${found.length} containers; give more digits` },
+    ]);
   }
 
   private async owned(): Promise<readonly OwnedContainer[]> {

@@ -39,7 +39,8 @@ export async function* followReplica(
     const { tailLines: _whole, ...rest } = wanted;
     const tailLines = first.includes(containerId) ? tails?.get(containerId) : undefined;
     try {
-      for await (const line of runtime.logs(containerId, tailLines === undefined ? rest : { ...rest, tailLines }, signal)) yield { containerId, line };
+      for await (const line of runtime.logs(containerId, tailLines === undefined ? rest : { ...rest, tailLines }, signal))
+        yield { containerId, line };
     } catch (reason) {
       if (errorKindOf(reason) !== 'notFound') throw reason; // an old container was removed meanwhile
     }
@@ -75,7 +76,8 @@ async function tailsOf(
   for (const containerId of [...containers].reverse()) {
     tails.set(containerId, left);
     if (left === 0) continue;
-    for await (const _line of runtime.logs(containerId, { ...wanted, follow: false, tailLines: left }, signal)) left = Math.max(0, left - 1);
+    for await (const _line of runtime.logs(containerId, { ...wanted, follow: false, tailLines: left }, signal))
+      left = Math.max(0, left - 1);
   }
   return tails;
 }

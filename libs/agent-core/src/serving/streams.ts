@@ -26,7 +26,10 @@ export async function* mergeByArrival<Item>(sources: readonly AsyncIterable<Item
 }
 
 /** Several sorted sources as one, sorted: smallest first. Waits until every source has gone on or ended. */
-export async function* mergeSorted<Item>(sources: readonly AsyncIterable<Item>[], compare: (a: Item, b: Item) => number): AsyncGenerator<Item> {
+export async function* mergeSorted<Item>(
+  sources: readonly AsyncIterable<Item>[],
+  compare: (a: Item, b: Item) => number,
+): AsyncGenerator<Item> {
   const iterators = sources.map((source) => source[Symbol.asyncIterator]());
   try {
     const first = await Promise.all(iterators.map((_iterator, index) => headOf(iterators, index)));
@@ -43,7 +46,12 @@ export async function* mergeSorted<Item>(sources: readonly AsyncIterable<Item>[]
 }
 
 /** Adds an item made by `filler` whenever the source has been silent for `silenceMs`. */
-export async function* fillSilence<Item>(source: AsyncIterable<Item>, silenceMs: number, clock: Clock, filler: () => Item): AsyncGenerator<Item> {
+export async function* fillSilence<Item>(
+  source: AsyncIterable<Item>,
+  silenceMs: number,
+  clock: Clock,
+  filler: () => Item,
+): AsyncGenerator<Item> {
   const iterators = [source[Symbol.asyncIterator]()];
   const inbox = new Inbox<Head<Item> | 'silent'>();
   let timer: Timer | undefined;

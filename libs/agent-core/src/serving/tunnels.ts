@@ -45,7 +45,8 @@ export class Tunnels {
   accept(request: OpenTunnel, address: string): TunnelRefused | undefined {
     const { tunnelId } = request;
     if (this.open.has(tunnelId)) return undefined; // asked twice
-    if (this.open.size >= MAX_TUNNELS) return create(TunnelRefusedSchema, { tunnelId, reason: `${MAX_TUNNELS} tunnels are in use` });
+    if (this.open.size >= MAX_TUNNELS)
+      return create(TunnelRefusedSchema, { tunnelId, reason: `${MAX_TUNNELS} tunnels are in use` });
     const controller = new AbortController();
     this.open.set(tunnelId, controller);
     const served = this.serve(request, address, controller).finally(() => {
@@ -65,7 +66,9 @@ export class Tunnels {
   private async serve(request: OpenTunnel, address: string, controller: AbortController): Promise<void> {
     const { transport, clock, log } = this.options;
     const withinMs = request.dialWithin === undefined ? DIAL_WITHIN_MS : durationMs(request.dialWithin);
-    const late = clock.setTimer(withinMs, () => controller.abort(new CloudlessError('deadline', `not connected within ${withinMs} ms`)));
+    const late = clock.setTimer(withinMs, () =>
+      controller.abort(new CloudlessError('deadline', `not connected within ${withinMs} ms`)),
+    );
     let connection: CoordinatorConnection | undefined;
     const hangUp = (): void => connection?.close();
     try {

@@ -43,7 +43,9 @@ export class Liveness {
   private beat(): void {
     if (this.stopped) return;
     if (this.clock.now() - this.lastAnswer >= this.times.leaseMs) {
-      return this.die(new CloudlessError('unavailable', `the coordinator answered no ping for ${Math.round(this.times.leaseMs)} ms`));
+      return this.die(
+        new CloudlessError('unavailable', `the coordinator answered no ping for ${Math.round(this.times.leaseMs)} ms`),
+      );
     }
     this.connection.ping().then(
       () => (this.lastAnswer = this.clock.now()),

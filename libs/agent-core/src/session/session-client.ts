@@ -112,7 +112,9 @@ export class SessionClient {
       failure ??= reason;
       dialing.abort(reason);
     };
-    const answer = clock.setTimer(ANSWER_TIMEOUT_MS, () => give(new CloudlessError('unavailable', `no answer within ${ANSWER_TIMEOUT_MS} ms`)));
+    const answer = clock.setTimer(ANSWER_TIMEOUT_MS, () =>
+      give(new CloudlessError('unavailable', `no answer within ${ANSWER_TIMEOUT_MS} ms`)),
+    );
     const stopDialing = (): void => give(new CloudlessError('unavailable', 'the agent stops'));
     signal.addEventListener('abort', stopDialing, { once: true });
     let connection: CoordinatorConnection | undefined;
@@ -191,7 +193,10 @@ export class SessionClient {
     const { clusterId, epoch, protocol } = welcome;
     this.requireOwnCluster(clusterId);
     if (protocol < PROTOCOL_MIN || protocol > PROTOCOL_MAX) {
-      throw new CloudlessError('unimplemented', `the coordinator speaks session protocol ${protocol}, this agent ${PROTOCOL_MIN} to ${PROTOCOL_MAX}`);
+      throw new CloudlessError(
+        'unimplemented',
+        `the coordinator speaks session protocol ${protocol}, this agent ${PROTOCOL_MIN} to ${PROTOCOL_MAX}`,
+      );
     }
     if (epoch < identity.current.highestEpoch) {
       log.warn('coordinator is of an older epoch: its orders are refused', { epoch, heldEpoch: identity.current.highestEpoch });
@@ -234,7 +239,11 @@ export class SessionClient {
     const handled = this.options.replicas
       .handle(order)
       .catch((reason: unknown) => {
-        this.options.log.error('order failed', { replicaId: order.replicaId, revision: order.orderRevision, ...errorFields(reason) });
+        this.options.log.error('order failed', {
+          replicaId: order.replicaId,
+          revision: order.orderRevision,
+          ...errorFields(reason),
+        });
       })
       .finally(() => this.inFlight.delete(handled));
     this.inFlight.add(handled);

@@ -1,5 +1,13 @@
 import { create } from '@bufbuild/protobuf';
-import { AgentMessageSchema, GoodbyeSchema, type AgentMessage, type OrderRefused, type ReplicaReport, type TunnelRefused, type Usage } from '@cloudless/api';
+import {
+  AgentMessageSchema,
+  GoodbyeSchema,
+  type AgentMessage,
+  type OrderRefused,
+  type ReplicaReport,
+  type TunnelRefused,
+  type Usage,
+} from '@cloudless/api';
 
 /** Refusals that wait for a slow connection; older ones are dropped, as every refused order is repeated. */
 const MAX_WAITING_REFUSALS = 256;
@@ -73,7 +81,9 @@ export class SessionOutbox implements AsyncIterable<AgentMessage> {
       const message = this.next();
       if (message !== undefined) yield create(AgentMessageSchema, { message });
       else if (this.goodbye !== undefined) {
-        yield create(AgentMessageSchema, { message: { case: 'goodbye', value: create(GoodbyeSchema, { reason: this.goodbye }) } });
+        yield create(AgentMessageSchema, {
+          message: { case: 'goodbye', value: create(GoodbyeSchema, { reason: this.goodbye }) },
+        });
         return;
       } else await new Promise<void>((resolve) => (this.wake = resolve));
     }

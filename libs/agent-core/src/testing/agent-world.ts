@@ -97,7 +97,9 @@ export class AgentWorld {
   /** What the coordinator heard last of a replica, in short. */
   seen(replicaId = 'web-1'): { phase: string; ready: boolean; restarts: number; reason: string } | undefined {
     const report = this.coordinator.reports.get(replicaId);
-    return report === undefined ? undefined : { phase: phaseOf(report), ready: report.ready, restarts: report.restarts, reason: report.reason };
+    return report === undefined
+      ? undefined
+      : { phase: phaseOf(report), ready: report.ready, restarts: report.restarts, reason: report.reason };
   }
 
   report(replicaId = 'web-1'): ReplicaReport {

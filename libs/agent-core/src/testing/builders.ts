@@ -59,7 +59,15 @@ export function aStopOrder(
   });
 }
 
-export function aForgetOrder(options: { readonly replicaId?: string; readonly revision?: bigint; readonly epoch?: bigint } = {}): Order {
+export function aForgetOrder(
+  options: { readonly replicaId?: string; readonly revision?: bigint; readonly epoch?: bigint } = {},
+): Order {
   const { replicaId = 'web-1', revision = 30n, epoch = 1n } = options;
-  return create(OrderSchema, { epoch, orderRevision: revision, replicaId, workloadUid: replicaId.split('-')[0] ?? '', order: { case: 'forget', value: {} } });
+  return create(OrderSchema, {
+    epoch,
+    orderRevision: revision,
+    replicaId,
+    workloadUid: replicaId.split('-')[0] ?? '',
+    order: { case: 'forget', value: {} },
+  });
 }

@@ -94,7 +94,8 @@ export class FakeCoordinator implements CoordinatorTransport {
     this.received.push(message);
     if (message.case === 'hello') {
       this.hellos.push(message.value);
-      if (this.welcomes) connection.session?.push(create(CoordinatorMessageSchema, { message: { case: 'welcome', value: this.welcome() } }));
+      if (this.welcomes)
+        connection.session?.push(create(CoordinatorMessageSchema, { message: { case: 'welcome', value: this.welcome() } }));
     }
     if (message.case === 'inventory') message.value.replicas.forEach((report) => this.keep(report));
     if (message.case === 'report') this.keep(message.value);

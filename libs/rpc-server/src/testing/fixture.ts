@@ -35,7 +35,9 @@ export async function aServer(options: Partial<RpcServerOptions> = {}): Promise<
 }
 
 /** Opens servers and closes them after each test; `after` is jest's `afterEach`. */
-export function serversOfTest(after: (action: () => Promise<void>) => void): (options?: Partial<RpcServerOptions>) => ReturnType<typeof aServer> {
+export function serversOfTest(
+  after: (action: () => Promise<void>) => void,
+): (options?: Partial<RpcServerOptions>) => ReturnType<typeof aServer> {
   const servers: RpcServer[] = [];
   after(async () => {
     await Promise.all(servers.splice(0).map((server) => server.close()));

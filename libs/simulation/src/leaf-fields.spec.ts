@@ -1,0 +1,387 @@
+import { create, fromJson, type DescMessage, type JsonObject } from '@bufbuild/protobuf';
+import { toContainerRequest, toReplicaPlan } from '@cloudless/agent-core';
+import { Taint_Effect, WorkloadSpecSchema } from '@cloudless/api';
+import { toContainerId } from '@cloudless/base';
+import { TestCluster } from './index.js';
+
+/** The path of every field of a spec that holds a value: messages of this API are entered, lists and maps count as one step. */
+function leavesOf(message: DescMessage, prefix = ''): string[] {
+  return message.fields.flatMap((field) => {
+    const path = `${prefix}${field.name}`;
+    const inner =
+      field.fieldKind === 'message' || (field.fieldKind === 'list' && field.listKind === 'message') ? field.message : undefined;
+    return inner?.typeName.startsWith('cloudless.') === true ? leavesOf(inner, `${path}.`) : [path];
+  });
+}
+
+/** Two specs that differ in one leaf only, and the world in which that must show. */
+interface Row {
+  readonly base?: JsonObject;
+  readonly variant: JsonObject;
+  /** `contended`: room for one of two workloads; the default is three diverse nodes with room. */
+  readonly world?: 'contended';
+  /** The variant is refused and names this. */
+  readonly refused?: string;
+}
+
+const affinityTo = (kind: 'nodes' | 'workloads', term: JsonObject): JsonObject => ({ [kind]: [term] });
+const ofNodes = (path: 'affinity' | 'antiAffinity', before: JsonObject, after: JsonObject): Row => ({
+  base: { replicas: 1, placement: { [path]: affinityTo('nodes', before) } },
+  variant: { replicas: 1, placement: { [path]: affinityTo('nodes', after) } },
+});
+const ofWorkloads = (path: 'affinity' | 'antiAffinity', before: JsonObject, after: JsonObject): Row => ({
+  base: { replicas: 1, placement: { [path]: affinityTo('workloads', before) } },
+  variant: { replicas: 1, placement: { [path]: affinityTo('workloads', after) } },
+});
+const isDisk = (value: string): JsonObject => ({ key: 'disk', values: [value] });
+const isDb = (value: string): JsonObject => ({ key: 'app', values: [value] });
+const tolerated = (toleration: JsonObject): JsonObject => ({ nodeSelector: { tainted: 'yes' }, tolerations: [toleration] });
+const probe = (fields: JsonObject): JsonObject => ({ exec: { command: ['true'] }, ...fields });
+
+/** Six replicas of which the one node in the west takes only two. */
+const crowded = (spread: JsonObject): JsonObject => ({
+  replicas: 6,
+  resources: { requests: { cpuMillis: 1_500 } },
+  placement: { spread },
+});
+
+const affinityRows = (path: 'affinity' | 'anti_affinity'): Record<string, Row> => {
+  const key = path === 'affinity' ? 'affinity' : 'antiAffinity';
+  return {
+    [`placement.${path}.nodes.match.key`]: ofNodes(
+      key,
+      { match: [isDisk('ssd')] },
+      { match: [{ key: 'tier', values: ['ssd'] }] },
+    ),
+    [`placement.${path}.nodes.match.operator`]: ofNodes(
+      key,
+      { match: [isDisk('ssd')] },
+      { match: [{ ...isDisk('ssd'), operator: 'NOT_IN' }] },
+    ),
+    [`placement.${path}.nodes.match.values`]: ofNodes(key, { match: [isDisk('ssd')] }, { match: [isDisk('hdd')] }),
+    [`placement.${path}.nodes.weight`]: ofNodes(key, { match: [isDisk('ssd')] }, { match: [isDisk('ssd')], weight: 50 }),
+    [`placement.${path}.workloads.match.key`]: ofWorkloads(
+      key,
+      { match: [isDb('db')] },
+      { match: [{ key: 'kind', values: ['db'] }] },
+    ),
+    [`placement.${path}.workloads.match.operator`]: ofWorkloads(
+      key,
+      { match: [isDb('db')] },
+      { match: [{ ...isDb('db'), operator: 'NOT_IN' }] },
+    ),
+    [`placement.${path}.workloads.match.values`]: ofWorkloads(key, { match: [isDb('db')] }, { match: [isDb('cache')] }),
+    [`placement.${path}.workloads.topology`]: ofWorkloads(
+      key,
+      { match: [isDb('db')] },
+      { match: [isDb('db')], topology: 'region' },
+    ),
+    [`placement.${path}.workloads.namespaces`]: ofWorkloads(
+      key,
+      { match: [isDb('db')] },
+      { match: [isDb('db')], namespaces: ['elsewhere'] },
+    ),
+    [`placement.${path}.workloads.weight`]: ofWorkloads(key, { match: [isDb('other')] }, { match: [isDb('other')], weight: 50 }),
+    ...(path === 'affinity'
+      ? {}
+      : {
+          [`placement.${path}.workloads.weight`]: ofWorkloads(
+            key,
+            { match: [isDb('db')], topology: 'region' },
+            { match: [isDb('db')], topology: 'region', weight: 50 },
+          ),
+        }),
+  };
+};
+
+const probeRows = (name: string, jsonName: string): Record<string, Row> =>
+  Object.fromEntries(
+    (
+      [
+        ['exec.command', probe({})],
+        ['http.path', { http: { path: '/' } }],
+        ['http.port', { http: { port: 'http' } }],
+        ['http.headers', { http: { headers: { a: 'b' } } }],
+        ['tcp.port', { tcp: { port: 'http' } }],
+        ['grpc.port', { grpc: { port: 'http' } }],
+        ['grpc.service', { grpc: { service: 'x' } }],
+        ['initial_delay', probe({ initialDelay: '1s' })],
+        ['period', probe({ period: '1s' })],
+        ['timeout', probe({ timeout: '1s' })],
+        ['success_threshold', probe({ successThreshold: 2 })],
+        ['failure_threshold', probe({ failureThreshold: 2 })],
+      ] as const
+    ).map(([leaf, value]) => [`${name}.${leaf}`, { variant: { [jsonName]: value }, refused: `spec.${name}` }]),
+  );
+
+const refusedRows = (
+  parent: string,
+  rows: Readonly<Record<string, JsonObject>>,
+  refused = `spec.${parent}`,
+): Record<string, Row> =>
+  Object.fromEntries(Object.entries(rows).map(([leaf, variant]) => [`${parent}.${leaf}`, { variant, refused }]));
+
+const rows: Readonly<Record<string, Row>> = {
+  image: { variant: { image: 'nginx:alpine' } },
+  command: { variant: { command: ['other'] } },
+  args: { variant: { args: ['--flag'] } },
+  env: { variant: { env: { COLOUR: 'blue' } } },
+  working_dir: { variant: { workingDir: '/srv' } },
+  'ports.name': { base: { ports: [{ containerPort: 80 }] }, variant: { ports: [{ containerPort: 80, name: 'web' }] } },
+  'ports.container_port': {
+    base: { ports: [{ containerPort: 80, name: 'web' }] },
+    variant: { ports: [{ containerPort: 81, name: 'web' }] },
+  },
+  'ports.protocol': { base: { ports: [{ containerPort: 80 }] }, variant: { ports: [{ containerPort: 80, protocol: 'UDP' }] } },
+  'ports.host_port': { variant: { ports: [{ containerPort: 80, hostPort: 80 }] }, refused: 'spec.ports[0].host_port' },
+  'resources.requests.cpu_millis': { variant: { resources: { requests: { cpuMillis: 9_000 } } } },
+  'resources.requests.memory_bytes': { variant: { resources: { requests: { memoryBytes: '99000000000' } } } },
+  'resources.limits.cpu_millis': { variant: { resources: { limits: { cpuMillis: 500 } } } },
+  'resources.limits.memory_bytes': { variant: { resources: { limits: { memoryBytes: '500000000' } } } },
+  ...Object.fromEntries(
+    ['requests', 'limits'].flatMap((kind) =>
+      (
+        [
+          ['storage_bytes', { storageBytes: '1' }],
+          ['bandwidth_bps', { bandwidthBps: '1' }],
+          ['gpus', { gpus: 1 }],
+        ] as const
+      ).map(([leaf, list]): [string, Row] => [
+        `resources.${kind}.${leaf}`,
+        { variant: { resources: { [kind]: list } }, refused: `spec.resources.${kind}.${leaf}` },
+      ]),
+    ),
+  ),
+  replicas: { variant: { replicas: 4 } },
+  'placement.regions': { base: { replicas: 1 }, variant: { replicas: 1, placement: { regions: ['west'] } } },
+  'placement.zones': { base: { replicas: 1 }, variant: { replicas: 1, placement: { zones: ['zone-c'] } } },
+  'placement.locality': {
+    base: { placement: { zones: ['zone-x'] } },
+    variant: { placement: { zones: ['zone-x'], locality: 'PREFERRED' } },
+  },
+  'placement.node_selector': { variant: { placement: { nodeSelector: { disk: 'ssd' } } } },
+  ...affinityRows('affinity'),
+  ...affinityRows('anti_affinity'),
+  'placement.tolerations.key': {
+    base: { placement: tolerated({ key: 'other', value: 'gpu' }) },
+    variant: { placement: tolerated({ key: 'dedicated', value: 'gpu' }) },
+  },
+  'placement.tolerations.operator': {
+    base: { placement: tolerated({ key: 'dedicated' }) },
+    variant: { placement: tolerated({ key: 'dedicated', operator: 'EXISTS' }) },
+  },
+  'placement.tolerations.value': {
+    base: { placement: tolerated({ key: 'dedicated', value: 'db' }) },
+    variant: { placement: tolerated({ key: 'dedicated', value: 'gpu' }) },
+  },
+  'placement.tolerations.effect': {
+    base: { placement: tolerated({ key: 'dedicated', value: 'gpu', effect: 'NO_EXECUTE' }) },
+    variant: { placement: tolerated({ key: 'dedicated', value: 'gpu', effect: 'NO_SCHEDULE' }) },
+  },
+  'placement.tolerations.toleration_period': {
+    variant: { placement: tolerated({ key: 'dedicated', value: 'gpu', tolerationPeriod: '1s' }) },
+    refused: 'spec.placement.tolerations[0].toleration_period',
+  },
+  'placement.spread.topology': {
+    base: { placement: { spread: { topology: 'zone' } } },
+    variant: { placement: { spread: { topology: 'rack' } } },
+  },
+  'placement.spread.mode': {
+    base: { placement: { spread: { topology: 'rack' } } },
+    variant: { placement: { spread: { topology: 'rack', mode: 'REQUIRED' } } },
+  },
+  'placement.spread.max_skew': {
+    base: crowded({ topology: 'region', mode: 'REQUIRED' }),
+    variant: crowded({ topology: 'region', mode: 'REQUIRED', maxSkew: 2 }),
+  },
+  priority: { base: { priority: 10 }, variant: { priority: 90 }, world: 'contended' },
+  'restart.policy': { variant: { restart: { policy: 'ON_FAILURE' } } },
+  'restart.max_retries': { variant: { restart: { maxRetries: 2 } } },
+  termination_grace_period: { variant: { terminationGracePeriod: '3s' } },
+  pre_stop_delay: { variant: { preStopDelay: '3s' } },
+  'rollout.strategy': { variant: { rollout: { strategy: 'BLUE_GREEN' } }, refused: 'spec.rollout.strategy' },
+  'rollout.max_surge': { variant: { rollout: { maxSurge: 2 } } },
+  'rollout.max_unavailable': { base: { replicas: 4 }, variant: { replicas: 4, rollout: { maxUnavailable: 3 } } },
+  'rollout.min_available': { variant: { rollout: { minAvailable: 3 } } },
+  'rollout.min_ready_duration': { variant: { rollout: { minReadyDuration: '4s' } } },
+  'rollout.progress_deadline': { variant: { rollout: { progressDeadline: '5s' } }, refused: 'spec.rollout.progress_deadline' },
+  'rollout.max_failed_new': { variant: { rollout: { maxFailedNew: 1 } }, refused: 'spec.rollout.max_failed_new' },
+  'rollout.on_failure': { variant: { rollout: { onFailure: 'ROLLBACK' } }, refused: 'spec.rollout.on_failure' },
+  'rollout.pause_duration': { variant: { rollout: { pauseDuration: '1s' } }, refused: 'spec.rollout.pause_duration' },
+  'rollout.promotion': { variant: { rollout: { promotion: 'MANUAL' } }, refused: 'spec.rollout.promotion' },
+  ...refusedRows('rollout.steps', {
+    replicas: { rollout: { steps: [{ replicas: 1 }] } },
+    percent: { rollout: { steps: [{ percent: 10 }] } },
+    wait: { rollout: { steps: [{ wait: '1s' }] } },
+    promotion: { rollout: { steps: [{ promotion: 'MANUAL' }] } },
+  }),
+  'disconnect.mode': { variant: { disconnect: { mode: 'EXCLUSIVE' } }, refused: 'spec.disconnect.mode' },
+  'disconnect.lost_after': { variant: { disconnect: { lostAfter: '1s' } }, refused: 'spec.disconnect.lost_after' },
+  'disconnect.stop_after': { variant: { disconnect: { stopAfter: '1s' } }, refused: 'spec.disconnect.stop_after' },
+  labels: { variant: { labels: { team: 'a' } } },
+  annotations: { variant: { annotations: { note: 'a' } } },
+  runtime: { variant: { runtime: 'process' } },
+  mode: { variant: { mode: 'GLOBAL' }, refused: 'spec.mode' },
+  ...probeRows('liveness_probe', 'livenessProbe'),
+  ...probeRows('readiness_probe', 'readinessProbe'),
+  ...probeRows('startup_probe', 'startupProbe'),
+  ...refusedRows('security', {
+    run_as_non_root: { security: { runAsNonRoot: true } },
+    run_as_user: { security: { runAsUser: '1' } },
+    run_as_group: { security: { runAsGroup: '1' } },
+    read_only_root_filesystem: { security: { readOnlyRootFilesystem: true } },
+    capabilities_add: { security: { capabilitiesAdd: ['NET_ADMIN'] } },
+    capabilities_drop: { security: { capabilitiesDrop: ['ALL'] } },
+    seccomp_profile: { security: { seccompProfile: 'x' } },
+    apparmor_profile: { security: { apparmorProfile: 'x' } },
+    selinux_options: { security: { selinuxOptions: 'x' } },
+    privileged: { security: { privileged: true } },
+    no_new_privileges: { security: { noNewPrivileges: true } },
+    runtime_class: { security: { runtimeClass: 'x' } },
+  }),
+  ...refusedRows('volumes', {
+    name: { volumes: [{ name: 'data' }] },
+    mount_path: { volumes: [{ mountPath: '/data' }] },
+    read_only: { volumes: [{ readOnly: true }] },
+    'empty_dir.size_limit_bytes': { volumes: [{ emptyDir: { sizeLimitBytes: '1' } }] },
+    'host_path.path': { volumes: [{ hostPath: { path: '/' } }] },
+    'named.name': { volumes: [{ named: { name: 'data' } }] },
+  }),
+  ...refusedRows('network', {
+    host_network: { network: { hostNetwork: true } },
+    hostname: { network: { hostname: 'x' } },
+    dns_servers: { network: { dnsServers: ['127.0.0.1'] } },
+  }),
+  ...refusedRows('image_pull', { policy: { imagePull: { policy: 'ALWAYS' } }, secret: { imagePull: { secret: 'x' } } }),
+  ...refusedRows('secrets', {
+    name: { secrets: [{ name: 'x' }] },
+    env: { secrets: [{ env: 'X' }] },
+    mount_path: { secrets: [{ mountPath: '/x' }] },
+  }),
+};
+
+/** Leaves that show otherwise, with the reason. */
+const exceptions: Readonly<Record<string, string>> = {
+  restarted_at: 'changes nothing but the version: another time is another template, tested below',
+};
+
+const SUBJECT = 'subject';
+const plain: JsonObject = { command: ['serve'], replicas: 3, rollout: { minReadyDuration: '1s' } };
+
+/** Everything a spec brings about: what agents are asked to run, where, and how an update of it goes. Ids are left out. */
+async function outcomeOf(fields: JsonObject, world: Row['world']): Promise<unknown> {
+  const rollout = { ...(plain['rollout'] as JsonObject), ...(fields['rollout'] as JsonObject | undefined) };
+  const spec = fromJson(WorkloadSpecSchema, { ...plain, ...fields, rollout });
+  const cluster = await TestCluster.start();
+  const submit = async (name: string, submitted: typeof spec): Promise<void> =>
+    void (await cluster.until(() => cluster.client.createWorkload({ name, spec: submitted })));
+  if (world === 'contended') {
+    const big = { requests: { cpuMillis: 3_000 } };
+    const rival = fromJson(WorkloadSpecSchema, { command: ['rival'], resources: big });
+    await submit('rival', rival);
+    await submit(SUBJECT, Object.assign(spec, { replicas: 1, resources: rival.resources }));
+    await cluster.addNode('node-a');
+  } else {
+    await cluster.addNode('node-a', { zone: 'zone-a', region: 'east', labels: { disk: 'hdd', rack: '1' } });
+    await cluster.addNode('node-b', { zone: 'zone-b', region: 'east', labels: { disk: 'ssd', tier: 'ssd', rack: '1' } });
+    await cluster.addNode('node-c', { zone: 'zone-c', region: 'west', labels: { disk: 'hdd', rack: '2' } });
+    const taints = [{ key: 'dedicated', value: 'gpu', effect: Taint_Effect.NO_SCHEDULE }];
+    await cluster.addNode('node-d', { zone: 'zone-d', region: 'east', labels: { tainted: 'yes' }, taints });
+    await submit(
+      'database',
+      fromJson(WorkloadSpecSchema, { command: ['db'], labels: { app: 'db' }, placement: { zones: ['zone-b'] } }),
+    );
+    await cluster.advance(200);
+    await submit(SUBJECT, spec);
+  }
+  const trace: unknown[] = [];
+  const look = async (): Promise<void> => {
+    const { status } = await cluster.until(() => cluster.client.getWorkload({ name: SUBJECT }));
+    trace.push([
+      status?.phase,
+      status?.readyReplicas,
+      status?.updatedReplicas,
+      status?.totalReplicas,
+      withoutIds(status?.reason ?? ''),
+    ]);
+  };
+  await cluster.advance(300);
+  await look();
+  const { nodes } = await cluster.until(() => cluster.client.explainWorkload({ name: SUBJECT }));
+  const placed = await cluster.until(() => cluster.client.getWorkload({ name: SUBJECT }));
+  await cluster.advance(5_000);
+  await cluster.until(() => cluster.client.updateWorkload({ name: SUBJECT, spec: { env: { ...spec.env, UPDATED: 'yes' } } }));
+  for (let step = 0; step < 25; step += 1) {
+    await cluster.advance(300, 50);
+    await look();
+  }
+  const orders = [...cluster.agents.values()].flatMap(({ nodeId, started }) =>
+    started
+      .filter(({ order }) => order.case === 'start' && order.value.workload === SUBJECT)
+      .map((order) => {
+        const nameless = Object.assign(order, { replicaId: 'id', workloadUid: 'uid', orderRevision: 0n, epoch: 0n });
+        const place = { clusterId: 'c', nodeId, containerId: toContainerId('0'.repeat(64)) };
+        return { nodeId, request: toContainerRequest(nameless, place), plan: toReplicaPlan(nameless) };
+      }),
+  );
+  return {
+    trace,
+    orders,
+    nodes: nodes.map(({ nodeId, fits, reason, score, terms }) => ({ nodeId, fits, reason, score, terms })),
+    placed: placed.status?.replicas.map(({ nodeId, slot, reason }) => ({ nodeId, slot, reason })),
+  };
+}
+
+const withoutIds = (text: string): string => text.replaceAll(/[0-9a-f]{16}-\d+/g, '<replica>');
+
+const asText = (value: unknown): string =>
+  JSON.stringify(value, (_key, inner: unknown) =>
+    typeof inner === 'bigint' ? String(inner) : inner === Number.POSITIVE_INFINITY ? 'Infinity' : inner,
+  );
+
+describe('nothing that is declared is dropped', () => {
+  it('has a row or a reasoned exception for every leaf of a workload spec', () => {
+    const leaves = leavesOf(WorkloadSpecSchema);
+    expect([...Object.keys(rows), ...Object.keys(exceptions)].sort()).toEqual([...leaves].sort());
+    expect(Object.keys(exceptions).length).toBeLessThanOrEqual(5);
+  });
+
+  it('gives equal outcomes to equal specs, so that a difference means something', async () => {
+    expect(asText(await outcomeOf({}, undefined))).toBe(asText(await outcomeOf({}, undefined)));
+  });
+
+  it.each(Object.entries(rows).filter(([, { refused }]) => refused === undefined))(
+    '%s makes a difference',
+    async (_path, row) => {
+      const before = await outcomeOf(row.base ?? {}, row.world);
+      const after = await outcomeOf(row.variant, row.world);
+      expect(asText(after)).not.toBe(asText(before));
+    },
+  );
+
+  it.each(Object.entries(rows).filter(([, { refused }]) => refused !== undefined))(
+    '%s is refused and named',
+    async (_path, { variant, refused }) => {
+      const cluster = await TestCluster.start();
+      const spec = fromJson(WorkloadSpecSchema, { ...plain, ...variant });
+      const attempt = cluster.until(() => cluster.client.createWorkload({ name: SUBJECT, spec }));
+      await expect(attempt).rejects.toMatchObject({ code: 12, rawMessage: expect.stringContaining(refused ?? '') as unknown });
+      expect((await cluster.until(() => cluster.client.listWorkloads({}))).workloads).toEqual([]);
+    },
+  );
+
+  it('restarted_at makes a new version, and the replicas are replaced', async () => {
+    const cluster = await TestCluster.start();
+    await cluster.addNode('node-a');
+    await cluster.until(() =>
+      cluster.client.createWorkload({ name: SUBJECT, spec: create(WorkloadSpecSchema, { command: ['serve'] }) }),
+    );
+    await cluster.advance(3_000);
+    const before = await cluster.until(() => cluster.client.getWorkload({ name: SUBJECT }));
+    await cluster.until(() => cluster.client.updateWorkload({ name: SUBJECT, spec: { restartedAt: { seconds: 1n } } }));
+    await cluster.advance(10_000);
+    const after = await cluster.until(() => cluster.client.getWorkload({ name: SUBJECT }));
+    expect(after.status).toMatchObject({ version: 2, readyReplicas: 1, totalReplicas: 1 });
+    expect(after.status?.replicas[0]?.id).not.toBe(before.status?.replicas[0]?.id);
+  });
+});
