@@ -249,6 +249,18 @@ describe('an agent with a coordinator', () => {
     expect(world.report()).toMatchObject({ orderRevision: 31n });
   });
 
+  it('acknowledges a forgetting that comes while it forgets, and leaves nothing behind', async () => {
+    const world = await aWorld(aStartOrder());
+    for (let repeat = 0n; repeat < 20n; repeat += 1n) {
+      world.coordinator.order(aForgetOrder({ revision: 30n + repeat }));
+      for (let tick = 0n; tick < repeat; tick += 1n) await Promise.resolve();
+    }
+    await world.clock.advance(0);
+    expect(world.store.replicas.size).toBe(0);
+    expect(world.agent.replicas.all()).toEqual([]);
+    expect(world.report()).toMatchObject({ orderRevision: 49n });
+  });
+
   it.each([
     ['a Welcome', false],
     ['an enrolment', true],

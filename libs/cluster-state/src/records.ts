@@ -37,6 +37,7 @@ export const recordSchemas = {
 } as const satisfies Record<string, DescMessage>;
 
 export type RecordKind = keyof typeof recordSchemas;
+export const RECORD_KINDS = Object.keys(recordSchemas) as readonly RecordKind[];
 export type RecordOf<Kind extends RecordKind> = MessageShape<(typeof recordSchemas)[Kind]>;
 
 /** Everything the coordinator keeps is below this prefix. */

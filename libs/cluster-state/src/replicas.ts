@@ -1,13 +1,17 @@
-import { clone, type MessageInitShape } from '@bufbuild/protobuf';
+import { clone, create, type MessageInitShape } from '@bufbuild/protobuf';
 import { ReplicaStatus_Phase as Phase } from '@cloudless/api';
 import { ReplicaRecordSchema, type ReplicaRecord } from '@cloudless/api/store';
 
-/** A changed copy of a replica; the record in the view stays as it is. */
+/** A changed copy of a replica; the record in the view stays as it is. A change to `undefined` clears the field. */
 export function copyReplica(
   replica: ReplicaRecord,
   changes: Partial<MessageInitShape<typeof ReplicaRecordSchema>>,
 ): ReplicaRecord {
-  return Object.assign(clone(ReplicaRecordSchema, replica), changes);
+  const { $typeName: _name, $unknown: unknown, ...fields } = clone(ReplicaRecordSchema, replica);
+  const { $typeName: _otherName, ...changed } = changes;
+  const copy = create(ReplicaRecordSchema, { ...fields, ...changed });
+  if (unknown !== undefined) copy.$unknown = unknown;
+  return copy;
 }
 
 /** It has not ended: it waits, starts, runs or stops. */

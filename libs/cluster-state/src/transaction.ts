@@ -22,12 +22,13 @@ export interface EventStamp {
 export class Transaction {
   private readonly compareByKey = new Map<string, Compare>();
   private readonly writeByKey = new Map<string, Operation>();
+  private readonly events: EventInit[] = [];
 
   constructor(private readonly stamp: EventStamp) {}
 
   /** Number of writes so far; a store takes at most 100. */
   get size(): number {
-    return this.writeByKey.size;
+    return this.writeByKey.size + this.events.length;
   }
 
   /** Holds only while the record is as it was read, or absent. */
@@ -68,10 +69,13 @@ export class Transaction {
     return this.require('replica', id, read).delete('replica', id);
   }
 
-  /** Writes an event with the changes it tells of: it is true exactly when they are. */
+  /**
+   * Writes an event with the changes it tells of: it is true exactly when they are. Its id and time are given when the
+   * transaction is committed, so that ids grow in the order of commits: who has read up to an id misses none before it.
+   */
   event(event: EventInit): this {
-    const id = this.stamp.nextId();
-    return this.put('event', id, create(EventSchema, { ...event, id, time: timestampFromMs(this.stamp.nowMs()) }));
+    this.events.push(event);
+    return this;
   }
 
   compares(): readonly Compare[] {
@@ -79,6 +83,10 @@ export class Transaction {
   }
 
   operations(): readonly Operation[] {
+    for (const event of this.events.splice(0)) {
+      const id = this.stamp.nextId();
+      this.put('event', id, create(EventSchema, { ...event, id, time: timestampFromMs(this.stamp.nowMs()) }));
+    }
     return [...this.writeByKey.values()];
   }
 }

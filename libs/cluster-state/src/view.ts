@@ -1,4 +1,4 @@
-import type { Event } from '@cloudless/api';
+import { ReplicaStatus_Phase as Phase, type Event } from '@cloudless/api';
 import type {
   ControlRecord,
   NodeRecord,
@@ -38,7 +38,7 @@ export interface ClusterView {
   replicas(): Iterable<Stored<ReplicaRecord>>;
   replicasOf(uid: string): Iterable<Stored<ReplicaRecord>>;
   replicasOn(nodeId: string): Iterable<Stored<ReplicaRecord>>;
-  /** Replicas that wait for a node. */
+  /** Replicas that wait for a node: none yet, still wanted, not ended. */
   unplaced(): Iterable<Stored<ReplicaRecord>>;
   node(id: string): Stored<NodeRecord> | undefined;
   nodes(): Iterable<Stored<NodeRecord>>;
@@ -192,8 +192,8 @@ export class IndexedView implements ClusterView {
     if (after === undefined) return;
     this.replicasById.set(after.value.id, after);
     addTo(this.byWorkload, after.value.uid, after);
-    if (after.value.nodeId === '') this.waiting.set(after.value.id, after);
-    else addTo(this.byNode, after.value.nodeId, after);
+    if (after.value.nodeId !== '') addTo(this.byNode, after.value.nodeId, after);
+    else if (after.value.desiredRunning && after.value.phase === Phase.PENDING) this.waiting.set(after.value.id, after);
   }
 }
 

@@ -104,7 +104,9 @@ class PlaintextServer implements RpcServer {
     };
     if (graceMs <= 0) destroyAll();
     const timer = this.options.clock.setTimer(Math.max(0, graceMs), destroyAll);
-    await closed; // when its last socket is
+    await closed;
+    // The listener is closed a moment before its last sockets say that they are.
+    await Promise.all([...this.connections.keys()].map((socket) => new Promise((resolve) => socket.once('close', resolve))));
     timer.cancel();
   }
 

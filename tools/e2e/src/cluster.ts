@@ -2,6 +2,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import {
+  WatchWorkloadsResponse_Kind,
   createAgentClient,
   createCoordinatorClient,
   type AgentClient,
@@ -11,7 +12,7 @@ import {
 import { createGrpcTransport } from '@connectrpc/connect-node';
 import { Running, bundleOf, processesMentioning, runToEnd, type Finished } from './processes.js';
 
-/** A server for tests: answers its replica's id, says each request in its log, ends gently. */
+/** A server for tests: answers its replica's id, ends gently. */
 export const SERVER_COMMAND = [
   'node',
   '-e',
@@ -19,6 +20,19 @@ export const SERVER_COMMAND = [
    server.listen(process.env.PORT, '127.0.0.1');
    process.on('SIGTERM', () => server.close(() => process.exit(0)));`,
 ];
+
+/** Says `up` on each stream, then the path of each request: on stderr when it begins with `/error`, else on stdout. */
+export const TALKER_COMMAND = [
+  'node',
+  '-e',
+  `const server = require('node:http').createServer(({ url }, response) =>
+     (url.startsWith('/error') ? process.stderr : process.stdout).write(url + '\\n', () => response.end()));
+   server.listen(process.env.PORT, '127.0.0.1', () => { console.log('up'); console.error('up'); });
+   process.on('SIGTERM', () => process.exit(0));`,
+];
+
+/** What makes a test's workload quick: it counts as ready at once, and stops at once. */
+export const QUICK = { preStopDelay: { seconds: 0n }, rollout: { minReadyDuration: { seconds: 0n } } };
 
 /** Ports that tests hand to workloads; each agent has its own part, below the range of ports the system picks itself. */
 const FIRST_WORKLOAD_PORT = 12_000;
@@ -106,17 +120,38 @@ export class RealCluster {
     });
   }
 
-  /** Follows a workload until it is as `fits` says; waits on what the cluster tells, not on time. */
-  async until(name: string, fits: (workload: Workload) => boolean): Promise<Workload> {
+  /**
+   * Follows a workload until it is as `fits` says; waits on what the cluster tells, not on time.
+   * @param target - `[namespace/]name`.
+   */
+  async until(target: string, fits: (workload: Workload) => boolean): Promise<Workload> {
     const watch = new AbortController();
+    const [name = '', namespace = 'default'] = target.split('/').reverse();
     try {
-      for await (const { workload } of this.client.watchWorkloads({ namespace: 'default', name }, { signal: watch.signal })) {
+      for await (const { workload } of this.client.watchWorkloads({ namespace, name }, { signal: watch.signal })) {
         if (workload?.status !== undefined && fits(workload)) return workload;
       }
     } finally {
       watch.abort();
     }
-    throw new Error(`the watch of ${name} ended`);
+    throw new Error(`the watch of ${target} ended`);
+  }
+
+  /** Waits until there is no such workload any more. */
+  async gone(target: string): Promise<void> {
+    const watch = new AbortController();
+    const [name = '', namespace = 'default'] = target.split('/').reverse();
+    let present = false;
+    try {
+      for await (const { kind } of this.client.watchWorkloads({ namespace, name }, { signal: watch.signal })) {
+        if (kind === WatchWorkloadsResponse_Kind.PUT) present = true;
+        else if (kind === WatchWorkloadsResponse_Kind.DELETED) return;
+        else if (kind === WatchWorkloadsResponse_Kind.SYNCED && !present) return;
+      }
+    } finally {
+      watch.abort();
+    }
+    throw new Error(`the watch of ${target} ended`);
   }
 
   /** Waits until as many replicas are ready as are wanted, all of the newest version and none leaving. */

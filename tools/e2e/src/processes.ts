@@ -1,5 +1,5 @@
 import { execFileSync, spawn, type ChildProcess } from 'node:child_process';
-import { existsSync } from 'node:fs';
+import { existsSync, readFileSync, readdirSync, readlinkSync } from 'node:fs';
 import { createInterface } from 'node:readline';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -21,13 +21,21 @@ export function bundleOf(app: 'coordinator' | 'agent' | 'cloudlessctl' | 'dev-cl
   return bundle;
 }
 
+/** Nothing that ends by itself takes longer on the slowest machine; what hangs must not outlive its test. */
+const END_WITHIN_MS = 60_000;
+
 /** Runs a program to its end. */
 export function runToEnd(
   executable: string,
   args: readonly string[],
   options: { readonly input?: string | Uint8Array; readonly env?: NodeJS.ProcessEnv; readonly cwd?: string } = {},
 ): Promise<Finished> {
-  const child = spawn(executable, args, { cwd: options.cwd ?? repository, env: { ...process.env, ...options.env } });
+  const child = spawn(executable, args, {
+    cwd: options.cwd ?? repository,
+    env: { ...process.env, ...options.env },
+    timeout: END_WITHIN_MS,
+    killSignal: 'SIGKILL',
+  });
   let stdout = '';
   let stderr = '';
   child.stdout.setEncoding('utf8').on('data', (text: string) => (stdout += text));
@@ -46,10 +54,14 @@ export class Running {
   readonly lines: string[] = [];
   readonly exited: Promise<number | null>;
   private readonly waiting = new Set<() => void>();
+  private ended = false;
 
   constructor(private readonly child: ChildProcess) {
     this.exited = new Promise((resolve) => child.once('close', (code) => resolve(code)));
-    void this.exited.then(() => this.wake());
+    void this.exited.then(() => {
+      this.ended = true;
+      this.wake();
+    });
     for (const stream of [child.stdout, child.stderr]) {
       if (stream === null) continue;
       createInterface({ input: stream }).on('line', (line) => {
@@ -82,8 +94,7 @@ export class Running {
         const line = this.lines[seen] ?? '';
         if (fits(line)) return line;
       }
-      if (this.child.exitCode !== null || this.child.signalCode !== null)
-        throw new Error(`ended before:\n${this.lines.join('\n')}`);
+      if (this.ended) throw new Error(`ended before:\n${this.lines.join('\n')}`);
       await new Promise<void>((resolve) => this.waiting.add(resolve));
     }
   }
@@ -96,6 +107,34 @@ export class Running {
   private wake(): void {
     for (const resolve of this.waiting) resolve();
     this.waiting.clear();
+  }
+}
+
+/**
+ * Processes that have anything to do with a directory: in their arguments, their environment, their working directory or their
+ * open files. Finds workloads too, whose command line says nothing of the agent that started them.
+ */
+export function processesUsing(directory: string): readonly string[] {
+  return readdirSync('/proc')
+    .filter((name) => /^\d+$/.test(name) && Number(name) !== process.pid)
+    .filter((pid) => tracesOf(pid).some((trace) => trace.includes(directory)))
+    .map((pid) => `${pid} ${attempt(() => readFileSync(`/proc/${pid}/cmdline`, 'utf8').replaceAll('\0', ' '))}`);
+}
+
+function tracesOf(pid: string): readonly string[] {
+  const files = attempt(() => readdirSync(`/proc/${pid}/fd`).join(' ')).split(' ');
+  return [
+    ...['cmdline', 'environ'].map((name) => attempt(() => readFileSync(`/proc/${pid}/${name}`, 'utf8'))),
+    ...['cwd', ...files.map((file) => `fd/${file}`)].map((name) => attempt(() => readlinkSync(`/proc/${pid}/${name}`))),
+  ];
+}
+
+/** A process may end while it is looked at: then it leaves no trace. */
+function attempt(read: () => string): string {
+  try {
+    return read();
+  } catch {
+    return '';
   }
 }
 

@@ -13,9 +13,10 @@ import type { StoredReplica } from '../agent-store.js';
 import type { IdentityKeeper } from '../identity-keeper.js';
 import { fromContainerLabels, type ContainerOwner } from './container-labels.js';
 import { toReplicaPlan } from './replica-plan.js';
-import { keptStopOf, ReplicaRunner, type ReplicaRunnerDeps } from './replica-runner.js';
+import { ReplicaRunner, type ReplicaRunnerDeps } from './replica-runner.js';
 import { isEnded, newReplica } from './replica-state.js';
 import { restoreOrphan, restoreReplica } from './restore-replica.js';
+import { keptStopOf } from './stored-orders.js';
 import { toReplicaReport } from './to-replica-report.js';
 
 /** Hears of everything that the coordinator should be told. */
@@ -113,6 +114,8 @@ export class NodeReplicas {
         return this.refuse(order, outcome.reason);
       case 'failed':
         return; // logged there; the coordinator repeats it
+      case 'over':
+        return this.runners.get(order.replicaId) === runner ? undefined : this.handle(order); // for what comes after it
     }
   }
 

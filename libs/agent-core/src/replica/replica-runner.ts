@@ -1,7 +1,5 @@
-import { fromBinary, toBinary } from '@bufbuild/protobuf';
-import { durationMs, type Duration } from '@bufbuild/protobuf/wkt';
+import { fromBinary } from '@bufbuild/protobuf';
 import {
-  CloudlessError,
   errorFields,
   errorKindOf,
   errorMessageOf,
@@ -9,29 +7,20 @@ import {
   toContainerId,
   type Clock,
   type ContainerId,
-  type ErrorKind,
   type Log,
   type Random,
   type Timer,
 } from '@cloudless/base';
-import { OrderSchema, type Order, type StopOrder } from '@cloudless/api';
+import { OrderSchema, type Order } from '@cloudless/api';
 import type { ContainerRuntime, ContainerStatus } from '@cloudless/runtime';
-import type { AgentStore, StoredProgress, StoredReplica } from '../agent-store.js';
+import type { AgentStore } from '../agent-store.js';
 import { SerialQueue } from '../serial-queue.js';
 import { awaitReady, type TcpConnect } from './await-ready.js';
-import { fromContainerLabels } from './container-labels.js';
-import { reduceReplica, RUNTIME_RETRY_MS, stopDelaysOf } from './reduce-replica.js';
-import { toReplicaPlan } from './replica-plan.js';
-import {
-  isEnded,
-  type Reduced,
-  type ReplicaEffect,
-  type ReplicaEvent,
-  type ReplicaState,
-  type StopDelays,
-} from './replica-state.js';
+import { reduceReplica, RUNTIME_RETRY_MS } from './reduce-replica.js';
+import { isUncertain, removeContainers, startContainer } from './replica-containers.js';
+import { isEnded, type Reduced, type ReplicaEffect, type ReplicaEvent, type ReplicaState } from './replica-state.js';
 import { lostExit, toContainerExit } from './restore-replica.js';
-import { toContainerRequest } from './to-container-request.js';
+import { toOrderEvent, toStoredProgress, toStoredReplica, withOrder, type ReplicaOrders } from './stored-orders.js';
 
 /** What a runner works with. */
 export interface ReplicaRunnerDeps {
@@ -50,9 +39,6 @@ export interface ReplicaRunnerDeps {
   readonly onForgotten: (replicaId: string) => void;
 }
 
-/** The orders of a replica, as kept. */
-export type ReplicaOrders = Pick<StoredReplica, 'start' | 'end' | 'bootId'>;
-
 /** What became of an order. */
 export type OrderOutcome =
   | { readonly kind: 'accepted' }
@@ -60,10 +46,9 @@ export type OrderOutcome =
   | { readonly kind: 'repeated' }
   | { readonly kind: 'refused'; readonly reason: string }
   /** Could not be written down, so it was not acted upon. */
-  | { readonly kind: 'failed' };
-
-/** Failures of a start after which the container may run all the same: the same id is tried again. */
-const UNCERTAIN: readonly ErrorKind[] = ['unavailable', 'deadline', 'internal'];
+  | { readonly kind: 'failed' }
+  /** The replica was forgotten, or the agent stops. */
+  | { readonly kind: 'over' };
 
 /** Carries out what {@link reduceReplica} asks for, for one replica, as long as the agent lives. */
 export class ReplicaRunner {
@@ -116,19 +101,21 @@ export class ReplicaRunner {
   /** Obeys an order, once it is on disk; refuses one that is older than the one held. One after the other. */
   order(order: Order, raiseEpoch: () => Promise<void>): Promise<OrderOutcome> {
     return this.writes.run(async (): Promise<OrderOutcome> => {
+      if (this.isOver) return { kind: 'over' };
       const { heldRevision } = this.state;
       if (order.orderRevision < heldRevision) return { kind: 'refused', reason: 'a newer order is held for this replica' };
       if (this.isRepeat(order)) return { kind: 'repeated' };
       let event: ReplicaEvent;
       try {
-        event = this.toEvent(order);
+        event = toOrderEvent(order, this.newContainerId());
       } catch (reason) {
         return { kind: 'refused', reason: errorMessageOf(reason) };
       }
-      const orders = this.ordersWith(order);
+      const orders = withOrder(this.orders, order, this.deps.bootId);
+      const { orderRevision: heldNow, workloadUid } = order;
       try {
         await raiseEpoch();
-        await this.deps.store.saveReplica(this.toStored(orders, order.orderRevision, order.workloadUid));
+        await this.deps.store.saveReplica(toStoredReplica({ ...this.state, heldRevision: heldNow, workloadUid }, orders));
       } catch (reason) {
         this.log.error('order not kept', { revision: order.orderRevision, ...errorFields(reason) });
         return { kind: 'failed' };
@@ -225,33 +212,12 @@ export class ReplicaRunner {
 
   private async start(containerId: ContainerId): Promise<void> {
     try {
-      const status = await this.startContainer(containerId);
+      const status = await startContainer(this.startOrder, { containerId, restarts: this.state.restarts }, this.deps);
       this.running(status);
       if (status.phase === 'exited') this.exited(status);
     } catch (reason) {
-      const uncertain = UNCERTAIN.includes(errorKindOf(reason));
       this.log.warn('container not started', { containerId, ...errorFields(reason) });
-      this.apply({ kind: 'startFailed', containerId, reason: errorMessageOf(reason), uncertain });
-    }
-  }
-
-  private async startContainer(containerId: ContainerId): Promise<ContainerStatus> {
-    const { runtime, nodeId, clusterId } = this.deps;
-    const order = this.startOrder;
-    if (order === undefined) throw new CloudlessError('invalid', 'there is no order to start this replica');
-    const wanted = this.state.plan?.runtime ?? '';
-    if (wanted !== '' && wanted !== runtime.name) {
-      throw new CloudlessError('unimplemented', `spec.runtime: this node runs ${runtime.name}, not ${wanted}`);
-    }
-    try {
-      return await runtime.start(
-        toContainerRequest(order, { clusterId: clusterId(), nodeId, containerId, restarts: this.state.restarts }),
-      );
-    } catch (reason) {
-      if (errorKindOf(reason) !== 'exists') throw reason;
-      const found = (await runtime.list()).find((status) => status.containerId === containerId); // an earlier try had got through
-      if (found !== undefined) return found;
-      throw new CloudlessError('unavailable', 'the runtime did not answer for sure', { cause: reason });
+      this.apply({ kind: 'startFailed', containerId, reason: errorMessageOf(reason), uncertain: isUncertain(reason) });
     }
   }
 
@@ -273,18 +239,16 @@ export class ReplicaRunner {
 
   /** Removes every container of the replica, then what is kept of it. */
   private async forget(): Promise<void> {
-    const { runtime, store, onForgotten } = this.deps;
+    const { store, onForgotten } = this.deps;
     const { replicaId } = this.state;
     while (!this.closing.signal.aborted) {
       try {
-        for (const { containerId, labels, phase } of await runtime.list()) {
-          if (fromContainerLabels(labels)?.replicaId !== replicaId || !this.isOurs(labels)) continue;
-          if (phase === 'running') await runtime.stop(containerId, 0);
-          await runtime.remove(containerId);
-        }
-        await this.writes.run(() => store.removeReplica(replicaId));
-        this.closing.abort();
-        onForgotten(replicaId);
+        await removeContainers(replicaId, this.deps);
+        await this.writes.run(async () => {
+          await store.removeReplica(replicaId);
+          this.closing.abort(); // before an order that waits could write it down again
+          onForgotten(replicaId);
+        });
         return;
       } catch (reason) {
         this.log.warn('replica not forgotten yet', errorFields(reason));
@@ -293,47 +257,9 @@ export class ReplicaRunner {
     }
   }
 
-  private isOurs(labels: Readonly<Record<string, string>>): boolean {
-    const owner = fromContainerLabels(labels);
-    return owner?.clusterId === this.deps.clusterId() && owner.nodeId === this.deps.nodeId;
-  }
-
   private isRepeat(order: Order): boolean {
     if (order.orderRevision !== this.state.heldRevision || this.state.activity.kind === 'unconfirmed') return false;
     return order.order.case === 'start' ? this.orders.start !== undefined : this.orders.end !== undefined;
-  }
-
-  private toEvent(order: Order): ReplicaEvent {
-    const { orderRevision: revision } = order;
-    switch (order.order.case) {
-      case 'start':
-        return { kind: 'startOrdered', revision, plan: toReplicaPlan(order), newContainerId: this.newContainerId() };
-      case 'stop':
-        return { kind: 'stopOrdered', revision, delays: delaysOf(order.order.value), reason: order.order.value.reason };
-      case 'forget':
-        return { kind: 'forgetOrdered', revision };
-      default:
-        throw new CloudlessError('unimplemented', 'this agent does not know that kind of order');
-    }
-  }
-
-  private ordersWith(order: Order): ReplicaOrders {
-    const bytes = toBinary(OrderSchema, order);
-    const { bootId } = this.deps;
-    return order.order.case === 'start' ? { ...this.orders, start: bytes, bootId } : { ...this.orders, end: bytes, bootId };
-  }
-
-  private toStored(orders: ReplicaOrders, heldRevision: bigint, workloadUid: string): StoredReplica {
-    const { start, end, bootId } = orders;
-    return {
-      replicaId: this.state.replicaId,
-      workloadUid,
-      heldRevision,
-      bootId,
-      ...(start === undefined ? {} : { start }),
-      ...(end === undefined ? {} : { end }),
-      progress: progressOf(this.state),
-    };
   }
 
   /** Behind the events, at most one write waiting: only orders must be on disk before anything is done. */
@@ -343,11 +269,11 @@ export class ReplicaRunner {
     void this.writes.run(async () => {
       this.saveQueued = false;
       const { state, orders } = this;
-      const key = JSON.stringify(progressOf(state));
+      const key = JSON.stringify(toStoredProgress(state));
       if (key === this.savedProgress || state.activity.kind === 'unconfirmed') return;
       if (isEnded(state.phase) && state.forget) return; // about to go
       try {
-        await this.deps.store.saveReplica(this.toStored(orders, state.heldRevision, state.workloadUid));
+        await this.deps.store.saveReplica(toStoredReplica(state, orders));
         this.savedProgress = key;
       } catch (reason) {
         this.log.warn('progress not kept', errorFields(reason));
@@ -379,33 +305,4 @@ export class ReplicaRunner {
     if (phase === before.phase && ready === before.ready && restarts === before.restarts) return;
     this.log.info('replica changed', { cause: event.kind, phase, ready, reason, restarts, containerId: container?.id });
   }
-}
-
-/** The delays that a stop order names. */
-export function delaysOf(stop: StopOrder): Partial<StopDelays> {
-  const ms = (duration: Duration | undefined): number | undefined =>
-    duration === undefined ? undefined : Math.max(0, durationMs(duration));
-  const preStopMs = ms(stop.preStopDelay);
-  const graceMs = ms(stop.gracePeriod);
-  return { ...(preStopMs === undefined ? {} : { preStopMs }), ...(graceMs === undefined ? {} : { graceMs }) };
-}
-
-/** The delays of a kept stop or forget order. */
-export function keptStopOf(end: Uint8Array, plan: ReplicaState['plan']): { readonly stop: StopDelays; readonly forget: boolean } {
-  const { order } = fromBinary(OrderSchema, end);
-  return { stop: stopDelaysOf(plan, order.case === 'stop' ? delaysOf(order.value) : {}), forget: order.case === 'forget' };
-}
-
-function progressOf(state: ReplicaState): StoredProgress {
-  const { activity, container } = state;
-  return {
-    phase: state.phase,
-    reason: state.reason,
-    restarts: state.restarts,
-    failures: state.failures,
-    ...(state.lastExitCode === undefined ? {} : { lastExitCode: state.lastExitCode }),
-    ...(container === undefined ? {} : { containerId: container.id }),
-    containerEnded: activity.kind === 'backingOff' || activity.kind === 'starting' || activity.kind === 'ended',
-    ready: state.ready,
-  };
 }

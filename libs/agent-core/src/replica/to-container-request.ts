@@ -48,7 +48,11 @@ export function toContainerRequest(order: Order, place: ContainerPlace): Contain
 }
 
 /** What a replica may want to know of itself. Set over the user's own, so that it can be trusted. */
-function ownVariables({ replicaId }: Order, { namespace, workload, version, slot }: StartOrder, { nodeId }: ContainerPlace): Record<string, string> {
+function ownVariables(
+  { replicaId }: Order,
+  { namespace, workload, version, slot }: StartOrder,
+  { nodeId }: ContainerPlace,
+): Record<string, string> {
   return {
     CLOUDLESS_NAMESPACE: namespace,
     CLOUDLESS_WORKLOAD: workload,

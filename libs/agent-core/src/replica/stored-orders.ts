@@ -1,0 +1,79 @@
+import { fromBinary, toBinary } from '@bufbuild/protobuf';
+import { durationMs, type Duration } from '@bufbuild/protobuf/wkt';
+import { CloudlessError, type ContainerId } from '@cloudless/base';
+import { OrderSchema, type Order, type StopOrder } from '@cloudless/api';
+import type { StoredProgress, StoredReplica } from '../agent-store.js';
+import { stopDelaysOf } from './reduce-replica.js';
+import { toReplicaPlan } from './replica-plan.js';
+import type { ReplicaEvent, ReplicaState, StopDelays } from './replica-state.js';
+
+/** The orders of a replica, as kept. */
+export type ReplicaOrders = Pick<StoredReplica, 'start' | 'end' | 'bootId'>;
+
+/** The orders kept once `order` was taken. */
+export function withOrder(orders: ReplicaOrders, order: Order, bootId: string): ReplicaOrders {
+  const bytes = toBinary(OrderSchema, order);
+  return order.order.case === 'start' ? { ...orders, start: bytes, bootId } : { ...orders, end: bytes, bootId };
+}
+
+/** What is written down of a replica. */
+export function toStoredReplica(state: ReplicaState, orders: ReplicaOrders): StoredReplica {
+  const { start, end, bootId } = orders;
+  const { replicaId, workloadUid, heldRevision } = state;
+  return {
+    ...{ replicaId, workloadUid, heldRevision, bootId },
+    ...(start === undefined ? {} : { start }),
+    ...(end === undefined ? {} : { end }),
+    progress: toStoredProgress(state),
+  };
+}
+
+/** How far a replica got. */
+export function toStoredProgress(state: ReplicaState): StoredProgress {
+  const { activity, container } = state;
+  return {
+    phase: state.phase,
+    reason: state.reason,
+    restarts: state.restarts,
+    failures: state.failures,
+    ...(state.lastExitCode === undefined ? {} : { lastExitCode: state.lastExitCode }),
+    ...(container === undefined ? {} : { containerId: container.id }),
+    containerEnded: activity.kind === 'backingOff' || activity.kind === 'starting' || activity.kind === 'ended',
+    ready: state.ready,
+  };
+}
+
+/**
+ * What an order means to a replica.
+ * @throws kind `invalid` when it starts nothing, `unimplemented` for a kind this agent does not know.
+ */
+export function toOrderEvent(order: Order, newContainerId: ContainerId): ReplicaEvent {
+  const { orderRevision: revision } = order;
+  switch (order.order.case) {
+    case 'start':
+      return { kind: 'startOrdered', revision, plan: toReplicaPlan(order), newContainerId };
+    case 'stop':
+      return { kind: 'stopOrdered', revision, delays: delaysOf(order.order.value), reason: order.order.value.reason };
+    case 'forget':
+      return { kind: 'forgetOrdered', revision };
+    default:
+      throw new CloudlessError('unimplemented', 'this agent does not know that kind of order');
+  }
+}
+
+/** The delays of a kept stop or forget order. */
+export function keptStopOf(end: Uint8Array, plan: ReplicaState['plan']): { readonly stop: StopDelays; readonly forget: boolean } {
+  const { order } = fromBinary(OrderSchema, end);
+  return { stop: stopDelaysOf(plan, order.case === 'stop' ? delaysOf(order.value) : {}), forget: order.case === 'forget' };
+}
+
+/** The delays that a stop order names. */
+function delaysOf(stop: StopOrder): Partial<StopDelays> {
+  const preStopMs = msOf(stop.preStopDelay);
+  const graceMs = msOf(stop.gracePeriod);
+  return { ...(preStopMs === undefined ? {} : { preStopMs }), ...(graceMs === undefined ? {} : { graceMs }) };
+}
+
+function msOf(duration: Duration | undefined): number | undefined {
+  return duration === undefined ? undefined : Math.max(0, durationMs(duration));
+}

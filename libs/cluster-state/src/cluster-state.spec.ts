@@ -1,0 +1,411 @@
+import { create } from '@bufbuild/protobuf';
+import { Event_Category as Category } from '@cloudless/api';
+import {
+  ClusterRecordSchema,
+  NodeRecordSchema,
+  ReplicaRecordSchema,
+  WorkloadRecordSchema,
+  type ReplicaRecord,
+} from '@cloudless/api/store';
+import { CloudlessError, createSeededRandom, silentLog, type Log } from '@cloudless/base';
+import { ManualClock, settle } from '@cloudless/base/testing';
+import { RevisionConflictError, createMemoryStateStore, type StateStore } from '@cloudless/state-store';
+import fc from 'fast-check';
+import { copyReplica, nameKeyId, openClusterState, type ClusterState, type RecordChange } from './index.js';
+import { encodeRecord, keyOf } from './records.js';
+
+const aStore = (historyLimit = 1_000): StateStore => createMemoryStateStore({ clock: new ManualClock(), historyLimit });
+
+function open(
+  store: StateStore,
+  options: { readonly seed?: number; readonly log?: Log; readonly clock?: ManualClock; readonly holder?: string } = {},
+) {
+  const { seed = 1, log = silentLog, clock = new ManualClock(), holder = 'test' } = options;
+  return openClusterState({ store, clock, random: createSeededRandom(seed), log, holder });
+}
+
+const aNode = (id: string, cordoned = false) => create(NodeRecordSchema, { id, cordoned });
+const aReplica = (sequence: number, changes: Partial<{ nodeId: string }> = {}): ReplicaRecord =>
+  create(ReplicaRecordSchema, { id: `u-${sequence}`, uid: 'u', sequence: BigInt(sequence), desiredRunning: true, ...changes });
+const putNode = (state: ClusterState, id: string, cordoned = false) =>
+  state.commit(state.transaction().put('node', id, aNode(id, cordoned)));
+
+describe('opening', () => {
+  it('makes the identity of the cluster once, and a new epoch each time', async () => {
+    const store = aStore();
+    const first = await open(store, { seed: 1 });
+    expect(first.clusterId).toMatch(/^[0-9a-f]{16}$/);
+    expect({ epoch: first.epoch, leading: first.isLeading, following: first.isFollowing }).toEqual({
+      epoch: 1n,
+      leading: true,
+      following: true,
+    });
+    await first.close();
+    const second = await open(store, { seed: 2 });
+    expect({ clusterId: second.clusterId, epoch: second.epoch }).toEqual({ clusterId: first.clusterId, epoch: 2n });
+    await second.close();
+  });
+
+  it('finds what was written before, over many pages', async () => {
+    const store = aStore();
+    const first = await open(store);
+    for (let start = 0; start < 2_500; start += 100) {
+      const transaction = first.transaction();
+      for (let index = start; index < start + 99; index += 1) transaction.put('node', `n${index}`, aNode(`n${index}`));
+      await first.commit(transaction);
+    }
+    await first.close();
+    const second = await open(store);
+    expect([...second.view().nodes()]).toHaveLength(2_475);
+    expect(second.view().node('n1777')?.value.id).toBe('n1777');
+    await second.close();
+  });
+
+  it('refuses another layout before it reads anything of it, and leaves no watch behind', async () => {
+    const store = aStore();
+    const record = create(ClusterRecordSchema, { clusterId: 'c', schemaVersion: 2 });
+    await store.txn(
+      [],
+      [
+        { put: keyOf('meta', 'cluster'), value: encodeRecord('meta', record) },
+        { put: keyOf('node', 'n'), value: Uint8Array.of(255) },
+      ],
+    );
+    await expect(open(store)).rejects.toMatchObject({
+      kind: 'precondition',
+      message: 'the store has layout 2 and this version reads layout 1; start the version that wrote it',
+    });
+    expect(await store.get(keyOf('leader', 'leader'))).toBeUndefined();
+  });
+
+  it('refuses a record that cannot be read, naming its key', async () => {
+    const store = aStore();
+    await store.txn([], [{ put: keyOf('node', 'edge-1'), value: Uint8Array.of(10, 200) }]);
+    await expect(open(store)).rejects.toMatchObject({ kind: 'internal', message: 'the record at /node/edge-1 cannot be read' });
+  });
+
+  it('skips keys of kinds it does not know', async () => {
+    const store = aStore();
+    await store.txn([], [{ put: '/quota/default', value: Uint8Array.of(255) }]);
+    const state = await open(store);
+    const revision = await store.txn([], [{ put: '/quota/default', value: Uint8Array.of(254) }]);
+    await state.reached(revision.revision);
+    await state.close();
+  });
+
+  it('lets coordinators that start together share one identity, each with its own epoch', async () => {
+    const store = aStore();
+    const states = await Promise.all([1, 2, 3, 4].map((seed) => open(store, { seed })));
+    expect(new Set(states.map(({ clusterId }) => clusterId)).size).toBe(1);
+    expect(states.map(({ epoch }) => epoch).sort()).toEqual([1n, 2n, 3n, 4n]);
+    const newest = await store.revision();
+    await Promise.all(states.map((state) => state.reached(newest)));
+    expect(states.filter(({ isLeading }) => isLeading).map(({ epoch }) => epoch)).toEqual([4n]);
+    await Promise.all(states.map((state) => state.close()));
+  });
+});
+
+describe('commit', () => {
+  it('resolves when the view shows it', async () => {
+    const state = await open(aStore());
+    await fc.assert(
+      fc.asyncProperty(fc.integer({ min: 0, max: 5 }), fc.boolean(), async (index, cordoned) => {
+        const revision = await putNode(state, `n${index}`, cordoned);
+        expect(state.view().node(`n${index}`)).toMatchObject({ value: { cordoned }, revision });
+        expect(state.view().revision).toBe(revision);
+      }),
+      { numRuns: 50 },
+    );
+    await state.close();
+  });
+
+  it('refuses when a required record changed, came, or went, and leaves no trace', async () => {
+    const state = await open(aStore());
+    await putNode(state, 'n');
+    const read = state.view().node('n')!;
+    await putNode(state, 'n', true);
+    for (const stale of [
+      state.transaction().require('node', 'n', read),
+      state.transaction().require('node', 'n', 'absent'),
+      state.transaction().require('node', 'other', read),
+    ]) {
+      await expect(state.commit(stale.put('node', 'trace', aNode('trace')))).rejects.toBeInstanceOf(RevisionConflictError);
+    }
+    expect(state.view().node('trace')).toBeUndefined();
+    await state.close();
+  });
+
+  it('of a coordinator that has lost the leadership is refused as a conflict', async () => {
+    const store = aStore();
+    const [old, young] = [await open(store, { holder: 'old' }), await open(store, { holder: 'young' })];
+    await expect(putNode(old, 'late')).rejects.toMatchObject({ kind: 'conflict', scope: '/leader/leader' });
+    await putNode(young, 'fine');
+    await old.reached(young.view().revision);
+    expect({ old: old.isLeading, young: young.isLeading }).toEqual({ old: false, young: true });
+    expect([...old.view().nodes()].map(({ value }) => value.id)).toEqual(['fine']);
+    await Promise.all([old.close(), young.close()]);
+  });
+
+  it('creates, updates and deletes a replica only as it was read', async () => {
+    const state = await open(aStore());
+    await state.commit(state.transaction().createReplica(aReplica(1)));
+    await expect(state.commit(state.transaction().createReplica(aReplica(1)))).rejects.toMatchObject({ kind: 'conflict' });
+    const read = state.view().replica('u-1')!;
+    await state.commit(state.transaction().updateReplica(read, copyReplica(read.value, { nodeId: 'n1' })));
+    expect([...state.view().replicasOn('n1')]).toHaveLength(1);
+    expect([...state.view().unplaced()]).toEqual([]);
+    await expect(state.commit(state.transaction().updateReplica(read, read.value))).rejects.toMatchObject({ kind: 'conflict' });
+    await expect(state.commit(state.transaction().deleteReplica(read))).rejects.toMatchObject({ kind: 'conflict' });
+    await state.commit(state.transaction().deleteReplica(state.view().replica('u-1')!));
+    expect([...state.view().replicas()]).toEqual([]);
+    await state.close();
+  });
+
+  it('writes a key once, with its last value, and counts what it writes', async () => {
+    const state = await open(aStore());
+    const transaction = state.transaction().put('node', 'n', aNode('n')).put('node', 'n', aNode('n', true));
+    expect(transaction.size).toBe(1);
+    transaction.event({ reason: 'NodeCordoned' }).delete('node', 'never');
+    expect(transaction.size).toBe(3);
+    await state.commit(transaction);
+    expect(transaction.size).toBe(3);
+    expect(state.view().node('n')?.value.cordoned).toBe(true);
+    await state.close();
+  });
+
+  it('that changes nothing resolves too', async () => {
+    const state = await open(aStore());
+    await expect(state.commit(state.transaction().delete('node', 'absent'))).resolves.toBe(state.view().revision);
+    await state.close();
+  });
+});
+
+describe('events', () => {
+  it('carry the time of their commit and an order that grows with commits, not with plans', async () => {
+    const clock = new ManualClock(1_000);
+    const state = await open(aStore(), { clock });
+    const planned = state.transaction().event({ reason: 'PlannedFirst', category: Category.ROLLOUT });
+    await state.commit(state.transaction().event({ reason: 'CommittedFirst' }));
+    await clock.advance(500);
+    await state.commit(planned);
+    expect(state.view().events()).toMatchObject([
+      { reason: 'CommittedFirst', id: '0000000001-0000000000', time: { seconds: 1n, nanos: 0 } },
+      { reason: 'PlannedFirst', id: '0000000001-0000000001', time: { seconds: 1n, nanos: 500_000_000 } },
+    ]);
+    await state.close();
+  });
+
+  it('of a later leadership come after all earlier ones, and a refused transaction leaves none', async () => {
+    const store = aStore();
+    const first = await open(store);
+    for (let count = 0; count < 12; count += 1) await first.commit(first.transaction().event({ reason: `First${count}` }));
+    const second = await open(store);
+    await expect(first.commit(first.transaction().event({ reason: 'Refused' }))).rejects.toMatchObject({ kind: 'conflict' });
+    await second.commit(second.transaction().event({ reason: 'Second' }));
+    const reasons = second
+      .view()
+      .events()
+      .map(({ reason }) => reason);
+    expect(reasons).toEqual([...Array.from({ length: 12 }, (_, count) => `First${count}`), 'Second']);
+    await Promise.all([first.close(), second.close()]);
+  });
+});
+
+describe('listeners', () => {
+  it('hear of each commit once, after the view shows it, with before and after', async () => {
+    const state = await open(aStore());
+    const heard: { changes: readonly RecordChange[]; shown: boolean }[] = [];
+    const unsubscribe = state.subscribe((changes, revision) =>
+      heard.push({ changes, shown: state.view().revision === revision }),
+    );
+    await state.commit(state.transaction().put('node', 'a', aNode('a')).put('node', 'b', aNode('b')));
+    await state.commit(state.transaction().delete('node', 'a'));
+    unsubscribe();
+    await putNode(state, 'c');
+    expect(heard).toEqual([
+      {
+        shown: true,
+        changes: [
+          { kind: 'node', id: 'a', after: aNode('a') },
+          { kind: 'node', id: 'b', after: aNode('b') },
+        ],
+      },
+      { shown: true, changes: [{ kind: 'node', id: 'a', before: aNode('a') }] },
+    ]);
+    await state.close();
+  });
+});
+
+/** A log that keeps what was warned of and what failed. */
+function aKeepingLog(): { readonly log: Log; readonly lines: string[] } {
+  const lines: string[] = [];
+  const keep = (level: string) => (message: string, fields?: object) =>
+    void lines.push(`${level}: ${message} ${Object.keys(fields ?? {}).join(' ')}`);
+  const log: Log = { ...silentLog, warn: keep('warn'), error: keep('error'), child: () => log };
+  return { log, lines };
+}
+
+/** The same store with some calls replaced. */
+const replacing = (store: StateStore, calls: Partial<StateStore>): StateStore =>
+  Object.assign(Object.create(store) as StateStore, calls);
+
+/** More transactions at once than a watch of a store with a history of 10 can follow. */
+async function outrun(store: StateStore, { keep = 3 } = {}): Promise<void> {
+  const writes = Array.from({ length: 400 }, (_, index) =>
+    store.txn(
+      [],
+      [{ put: keyOf('node', `n${index % keep}`), value: encodeRecord('node', aNode(`n${index % keep}`, index % 2 === 0)) }],
+    ),
+  );
+  await Promise.all(writes);
+}
+
+describe('a view that fell behind', () => {
+  it('reads the store anew: listeners hear of what came, changed and went, and the view goes on from there', async () => {
+    const store = aStore(10);
+    const { log, lines } = aKeepingLog();
+    const state = await open(store, { log });
+    await putNode(state, 'n0');
+    await putNode(state, 'gone');
+    await putNode(state, 'same');
+    const heard: string[] = [];
+    state.subscribe((changes) =>
+      changes.forEach(({ id, before, after }) =>
+        heard.push(`${id} ${before === undefined ? 'came' : after === undefined ? 'went' : 'changed'}`),
+      ),
+    );
+    const gone = store.txn([], [{ delete: keyOf('node', 'gone') }]);
+    await outrun(store);
+    await gone;
+    await settle();
+    expect(lines).toEqual(['warn: view fell behind the store, reading it anew revision']);
+    expect(heard.sort()).toEqual(['gone went', 'n0 changed', 'n1 came', 'n2 came']);
+    expect([...state.view().nodes()].map(({ value }) => `${value.id} ${value.cordoned}`).sort()).toEqual([
+      'n0 false',
+      'n1 false',
+      'n2 true',
+      'same false',
+    ]);
+    await putNode(state, 'after');
+    expect(state.view().node('after')).toBeDefined();
+    await state.close();
+  });
+
+  it('begins its reading again when the store compacts meanwhile', async () => {
+    const store = aStore(10);
+    let first = true;
+    const range: StateStore['range'] = async (request) => {
+      const page = await store.range(request);
+      if (request.after === undefined && first) {
+        first = false;
+        await outrun(store, { keep: 1 });
+      }
+      return page;
+    };
+    const many = Array.from({ length: 100 }, (_, index) => ({
+      put: keyOf('node', `many${index}`),
+      value: encodeRecord('node', aNode(`many${index}`)),
+    }));
+    for (let round = 0; round < 11; round += 1)
+      await store.txn(
+        [],
+        many.map(({ put, value }) => ({ put: `${put}-${round}`, value })),
+      );
+    const state = await open(replacing(store, { range }));
+    expect([...state.view().nodes()]).toHaveLength(1_101);
+    await state.close();
+  });
+
+  it.each([
+    { name: 'cannot be read', reason: new Error('disk gone') },
+    { name: 'is always compacted', reason: new CloudlessError('compacted', 'gone') },
+  ])(
+    'ends when the store $name: calls fail as unavailable, nobody waits for ever, nothing is left unhandled',
+    async ({ reason }) => {
+      const store = aStore(10);
+      let broken = false;
+      const range: StateStore['range'] = (request) => (broken ? Promise.reject(reason) : store.range(request));
+      const { log, lines } = aKeepingLog();
+      const state = await open(replacing(store, { range }), { log });
+      broken = true;
+      const waiting = state.reached(10_000n);
+      void outrun(store);
+      await expect(waiting).rejects.toMatchObject({
+        kind: 'unavailable',
+        message: 'the state store is out of order',
+        cause: reason,
+      });
+      expect(lines.at(-1)).toContain('error: state store watch failed error errorName');
+      expect(state.isFollowing).toBe(false);
+      await expect(putNode(state, 'n')).rejects.toMatchObject({ kind: 'unavailable' });
+      await expect(state.reached(10_000n)).rejects.toMatchObject({ kind: 'unavailable' });
+      await state.close();
+    },
+  );
+});
+
+describe('the end', () => {
+  it('comes with a record that cannot be read; the view keeps the last revision that could', async () => {
+    const store = aStore();
+    const { log, lines } = aKeepingLog();
+    const state = await open(store, { log });
+    const last = await putNode(state, 'fine');
+    const { revision } = await store.txn(
+      [],
+      [
+        { put: keyOf('node', 'also-fine'), value: encodeRecord('node', aNode('also-fine')) },
+        { put: keyOf('node', 'bad'), value: Uint8Array.of(10, 200) },
+      ],
+    );
+    await expect(state.reached(revision)).rejects.toMatchObject({
+      kind: 'unavailable',
+      cause: { kind: 'internal', message: 'the record at /node/bad cannot be read' },
+    });
+    expect({ revision: state.view().revision, torn: state.view().node('also-fine') }).toEqual({
+      revision: last,
+      torn: undefined,
+    });
+    expect(lines).toHaveLength(1);
+    await state.close();
+  });
+
+  it('comes when the store is closed under it: nobody waits for ever', async () => {
+    const store = aStore();
+    const state = await open(store);
+    const waiting = state.reached(10_000n);
+    void store.close();
+    await expect(waiting).rejects.toMatchObject({ kind: 'unavailable', cause: { message: 'the state store was closed' } });
+    expect(state.isFollowing).toBe(false);
+    await state.close();
+  });
+
+  it('of its own accord leaves the store open, refuses commits and ends waits; closing twice does nothing', async () => {
+    const store = aStore();
+    const { log, lines } = aKeepingLog();
+    const state = await open(store, { log });
+    const waiting = state.reached(10_000n);
+    const closing = state.close();
+    await expect(waiting).rejects.toMatchObject({ kind: 'unavailable', message: 'the coordinator is stopping' });
+    await closing;
+    await state.close();
+    await expect(putNode(state, 'n')).rejects.toMatchObject({ kind: 'unavailable' });
+    expect(lines).toEqual([]);
+    expect(await store.get(keyOf('node', 'n'))).toBeUndefined();
+    const next = await open(store);
+    await next.close();
+  });
+});
+
+it('finds a workload by its name', async () => {
+  const state = await open(aStore());
+  const record = create(WorkloadRecordSchema, { uid: 'u', namespace: 'default', name: 'web' });
+  await state.commit(
+    state
+      .transaction()
+      .put('workload', 'u', record)
+      .put('name', nameKeyId('default', 'web'), create(WorkloadRecordSchema, { uid: 'u' })),
+  );
+  expect(state.view().workloadByName('default', 'web')?.value).toEqual(record);
+  expect(state.view().workloadByName('other', 'web')).toBeUndefined();
+  await state.close();
+});

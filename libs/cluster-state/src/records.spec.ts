@@ -1,0 +1,100 @@
+import { create, equals, fromBinary, toBinary, type DescMessage } from '@bufbuild/protobuf';
+import { BinaryWriter, WireType } from '@bufbuild/protobuf/wire';
+import { ReplicaRecordSchema } from '@cloudless/api/store';
+import fc from 'fast-check';
+import {
+  RECORD_KINDS,
+  decodeRecord,
+  encodeRecord,
+  eventId,
+  keyOf,
+  parseKey,
+  recordSchemas,
+  replicaKeyId,
+  versionKeyId,
+} from './records.js';
+
+describe('keys', () => {
+  it.each([
+    { kind: 'workload', id: 'u1', key: '/workload/u1' },
+    { kind: 'name', id: 'default/web', key: '/name/default/web' },
+    { kind: 'replica', id: replicaKeyId('u1', 12n), key: '/replica/u1/0000000012' },
+    { kind: 'version', id: versionKeyId('u1', 3), key: '/version/u1/0000000003' },
+    { kind: 'event', id: eventId(2n, 7), key: '/event/0000000002-0000000007' },
+  ] as const)('$key', ({ kind, id, key }) => {
+    expect(keyOf(kind, id)).toBe(key);
+    expect(parseKey(key)).toEqual({ kind, id });
+  });
+
+  it.each(['/', '/replica', '/quota/a', '/__proto__/a', '/toString/a', ''])('%p is of no kind known here', (key) => {
+    expect(parseKey(key)).toBeUndefined();
+  });
+
+  it('are read back whatever the id is', () => {
+    fc.assert(
+      fc.property(fc.constantFrom(...RECORD_KINDS), fc.string({ unit: 'grapheme' }), (kind, id) =>
+        expect(parseKey(keyOf(kind, id))).toEqual({ kind, id }),
+      ),
+    );
+  });
+
+  it('of replicas, versions and events sort as their numbers do', () => {
+    const number = fc.integer({ min: 0, max: 2 ** 31 });
+    fc.assert(
+      fc.property(number, number, number, number, (a, b, c, d) => {
+        expect(replicaKeyId('u', BigInt(a)) < replicaKeyId('u', BigInt(b))).toBe(a < b);
+        expect(versionKeyId('u', a) < versionKeyId('u', b)).toBe(a < b);
+        expect(eventId(BigInt(a), c) < eventId(BigInt(b), d)).toBe(a < b || (a === b && c < d));
+      }),
+    );
+  });
+});
+
+describe('codecs', () => {
+  const text = fc.string({ maxLength: 5 });
+  const int = fc.integer({ min: 0, max: 2 ** 31 - 1 });
+  const replica = fc
+    .record({
+      id: text,
+      uid: text,
+      sequence: fc.bigInt({ min: 0n, max: 2n ** 62n }),
+      slot: int,
+      nodeId: text,
+      desiredRunning: fc.boolean(),
+      phase: fc.integer({ min: 0, max: 7 }),
+      endpoints: fc.array(fc.record({ portName: text, ip: text, port: int }), { maxLength: 3 }),
+      earlierContainerIds: fc.array(text, { maxLength: 3 }),
+      lost: fc.boolean(),
+    })
+    .map((init) => create(ReplicaRecordSchema, init));
+
+  it('give back every replica', () => {
+    fc.assert(
+      fc.property(replica, (record) => {
+        const read = decodeRecord('replica', record.id, encodeRecord('replica', record));
+        expect(equals(ReplicaRecordSchema, read, record)).toBe(true);
+      }),
+    );
+  });
+
+  it.each(RECORD_KINDS.map((kind) => ({ kind })))('keep what a newer version wrote into a $kind', ({ kind }) => {
+    const newer = new BinaryWriter().tag(999, WireType.LengthDelimited).string('from the future').finish();
+    const schema: DescMessage = recordSchemas[kind];
+    expect(encodeRecord(kind, fromBinary(schema, newer) as never)).toEqual(newer);
+    expect(toBinary(schema, decodeRecord(kind, 'x', newer))).toEqual(newer);
+  });
+
+  it('refuse bytes that are no record, naming the key and keeping the cause', () => {
+    fc.assert(
+      fc.property(fc.uint8Array({ maxLength: 40 }), (bytes) => {
+        try {
+          decodeRecord('node', 'edge-1', bytes);
+        } catch (reason) {
+          expect(reason).toMatchObject({ kind: 'internal', message: 'the record at /node/edge-1 cannot be read' });
+          expect((reason as Error).cause).toBeInstanceOf(Error);
+        }
+      }),
+    );
+    expect(() => decodeRecord('node', 'edge-1', Uint8Array.of(10, 200))).toThrow('the record at /node/edge-1 cannot be read');
+  });
+});

@@ -1,0 +1,163 @@
+import { CloudlessError, errorFields, errorKindOf, type Log } from '@cloudless/base';
+import type { ChangeBatch, Revision, StateStore, StoreEntry } from '@cloudless/state-store';
+import { ROOT, RECORD_KINDS, decodeRecord, keyOf, parseKey, type RecordKind, type RecordOf } from './records.js';
+import { IndexedView, type RecordChange, type Stored } from './view.js';
+
+/** Told of every batch of changes after the view shows them, in revision order. Must not throw. */
+export type ChangeListener = (changes: readonly RecordChange[], revision: Revision) => void;
+
+/** A record read from the store, or, without `after`, one that is gone. */
+interface Decoded {
+  readonly kind: RecordKind;
+  readonly id: string;
+  readonly after: Stored<RecordOf<RecordKind>> | undefined;
+}
+
+/**
+ * Keeps a view up to date with a store: a snapshot, then every change after it; when those are compacted, a new snapshot.
+ * The view passes from one revision to the next in one turn: nobody sees half of a batch or of a snapshot.
+ */
+export class ViewFollower {
+  readonly view = new IndexedView();
+  private readonly listeners = new Set<ChangeListener>();
+  private waiters: { readonly revision: Revision; readonly resolve: () => void; readonly reject: (reason: unknown) => void }[] =
+    [];
+  private readonly stopping = new AbortController();
+  private following: Promise<void> = Promise.resolve();
+  private ended: CloudlessError | undefined;
+
+  constructor(
+    private readonly store: StateStore,
+    private readonly log: Log,
+  ) {}
+
+  /** Why the view no longer follows, kind `unavailable`; undefined as long as it does. */
+  get failure(): CloudlessError | undefined {
+    return this.ended;
+  }
+
+  /** Reads the whole store and follows it from there. @throws kind `internal` naming a record that cannot be read. */
+  async start(): Promise<void> {
+    this.following = this.follow(await this.load());
+  }
+
+  /** @returns Ends the subscription. */
+  subscribe(listener: ChangeListener): () => void {
+    this.listeners.add(listener);
+    return () => this.listeners.delete(listener);
+  }
+
+  /** Resolves when the view shows `revision` or a later one. @throws kind `unavailable` when it never will. */
+  reached(revision: Revision): Promise<void> {
+    if (this.view.revision >= revision) return Promise.resolve();
+    if (this.ended !== undefined) return Promise.reject(this.ended);
+    return new Promise((resolve, reject) => this.waiters.push({ revision, resolve, reject }));
+  }
+
+  /** Stops following; the store stays open. */
+  async close(): Promise<void> {
+    this.stopping.abort();
+    await this.following;
+    this.end(new CloudlessError('unavailable', 'the coordinator is stopping'));
+  }
+
+  private async follow(snapshot: Revision): Promise<void> {
+    const { signal } = this.stopping;
+    try {
+      for (let after = snapshot; !signal.aborted; after = await this.load()) {
+        if ((await this.watch(after)) === 'compacted') continue;
+        if (!signal.aborted) throw new CloudlessError('unavailable', 'the state store was closed');
+        return;
+      }
+    } catch (reason) {
+      if (signal.aborted) return;
+      this.log.error('state store watch failed', errorFields(reason));
+      this.end(new CloudlessError('unavailable', 'the state store is out of order', { cause: reason }));
+    }
+  }
+
+  private async watch(after: Revision): Promise<'ended' | 'compacted'> {
+    try {
+      for await (const batch of this.store.watch({ prefix: ROOT, after, signal: this.stopping.signal })) this.takeBatch(batch);
+      return 'ended';
+    } catch (reason) {
+      if (errorKindOf(reason) !== 'compacted') throw reason;
+      this.log.warn('view fell behind the store, reading it anew', { revision: this.view.revision });
+      return 'compacted';
+    }
+  }
+
+  private takeBatch({ changes, revision }: ChangeBatch): void {
+    const decoded = changes.flatMap((change) => {
+      if (change.kind === 'put') return decodeEntry(change.entry);
+      const parsed = parseKey(change.key);
+      return parsed === undefined ? [] : [{ ...parsed, after: undefined }];
+    });
+    this.publish(decoded, revision);
+  }
+
+  /** Takes in a snapshot: what it has, and that what it has not is gone. */
+  private async load(): Promise<Revision> {
+    const { entries, revision } = await this.readAll();
+    const seen = new Set(entries.map(({ key }) => key));
+    const present = entries.filter((entry) => this.isNews(entry)).flatMap(decodeEntry);
+    const gone = RECORD_KINDS.flatMap((kind) =>
+      [...this.view.ids(kind)].filter((id) => !seen.has(keyOf(kind, id))).map((id): Decoded => ({ kind, id, after: undefined })),
+    );
+    this.publish([...present, ...gone], revision);
+    return revision;
+  }
+
+  private isNews({ key, modRevision }: StoreEntry): boolean {
+    const parsed = parseKey(key);
+    return parsed !== undefined && this.view.get(parsed.kind, parsed.id)?.revision !== modRevision;
+  }
+
+  /** Every entry as of one revision; begins again when the store compacts that revision meanwhile. */
+  private async readAll(): Promise<{ readonly entries: readonly StoreEntry[]; readonly revision: Revision }> {
+    for (let attempt = 1; ; attempt += 1) {
+      try {
+        return await this.readPages();
+      } catch (reason) {
+        if (errorKindOf(reason) !== 'compacted' || attempt >= MAX_READS) throw reason;
+      }
+    }
+  }
+
+  private async readPages(): Promise<{ readonly entries: readonly StoreEntry[]; readonly revision: Revision }> {
+    let page = await this.store.range({ prefix: ROOT });
+    const { revision } = page;
+    const entries = [...page.entries];
+    while (page.next !== undefined) {
+      page = await this.store.range({ prefix: ROOT, after: page.next, revision });
+      for (const entry of page.entries) entries.push(entry);
+    }
+    return { entries, revision };
+  }
+
+  private publish(decoded: readonly Decoded[], revision: Revision): void {
+    const changes = decoded.map(({ kind, id, after }) => this.view.apply(kind, id, after));
+    this.view.revision = revision;
+    if (changes.length > 0) for (const listener of this.listeners) listener(changes, revision);
+    const due = this.waiters.filter((waiter) => waiter.revision <= revision);
+    if (due.length === 0) return;
+    this.waiters = this.waiters.filter((waiter) => waiter.revision > revision);
+    for (const waiter of due) waiter.resolve();
+  }
+
+  private end(reason: CloudlessError): void {
+    this.ended ??= reason;
+    for (const waiter of this.waiters.splice(0)) waiter.reject(reason);
+  }
+}
+
+/** Nothing for a key of a newer layout. */
+function decodeEntry({ key, value, modRevision }: StoreEntry): Decoded[] {
+  const parsed = parseKey(key);
+  return parsed === undefined
+    ? []
+    : [{ ...parsed, after: { value: decodeRecord(parsed.kind, parsed.id, value), revision: modRevision } }];
+}
+
+/** A store that compacts its newest revision so often while it is read cannot be followed. */
+const MAX_READS = 10;

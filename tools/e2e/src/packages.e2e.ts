@@ -1,0 +1,84 @@
+import { execFileSync } from 'node:child_process';
+import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { repository, runToEnd } from './processes.js';
+
+const packed = ['base', 'scheduler', 'api'] as const;
+let scratch = '';
+beforeAll(async () => {
+  scratch = await mkdtemp(join(tmpdir(), 'cloudless-packages-'));
+});
+afterAll(() => rm(scratch, { recursive: true, force: true }));
+
+/** Asks the scheduler for a node and the API library for a spec's defaults and the problems of a bad one. */
+const PROGRAM = `
+import { create } from '@bufbuild/protobuf';
+import { WorkloadSpecSchema, checkSpec, withDefaults } from '@cloudless/api';
+import { errorKindOf, toNodeId, toWorkloadId } from '@cloudless/base';
+import { createCluster } from '@cloudless/scheduler';
+
+const cluster = createCluster();
+cluster.upsertNode({ id: toNodeId('edge-1'), zone: 'a', capacity: { cpuMillis: 4000, memoryBytes: 8e9 } });
+cluster.upsertNode({ id: toNodeId('edge-2'), zone: 'b', capacity: { cpuMillis: 4000, memoryBytes: 8e9 } });
+const request = { workloadId: toWorkloadId('w'), namespace: 'default', resources: { cpuMillis: 500, memoryBytes: 1e9 } };
+console.log(cluster.place(request, 2).map(({ nodeId }) => nodeId).join(' '));
+const spec = create(WorkloadSpecSchema, { command: ['serve'] });
+console.log([withDefaults(spec).replicas, withDefaults(spec).resources.requests.cpuMillis].join(' '));
+try {
+  checkSpec(create(WorkloadSpecSchema));
+} catch (reason) {
+  console.log(errorKindOf(reason), reason.message);
+}
+`;
+
+async function json(path: string, value: unknown): Promise<void> {
+  await writeFile(join(scratch, path), JSON.stringify(value, null, 2));
+}
+
+describe('the libraries as packages', () => {
+  it('install together in another Nx workspace and run there', async () => {
+    execFileSync(join(repository, 'node_modules/.bin/tsc'), ['-b', ...packed.map((name) => `libs/${name}/tsconfig.lib.json`)], {
+      cwd: repository,
+    });
+    const tarballs = packed.map((name) => {
+      const [pack] = JSON.parse(
+        execFileSync('npm', ['pack', '--json', '--pack-destination', scratch, '-w', `@cloudless/${name}`], {
+          cwd: repository,
+          encoding: 'utf8',
+        }),
+      ) as readonly { readonly filename: string; readonly files: readonly { readonly path: string }[] }[];
+      const strays = pack!.files
+        .map(({ path }) => path)
+        .filter((path) => !/^(dist\/.*\.(js|d\.ts)|package\.json|README\.md|LICENSE)$/.test(path));
+      expect({ name, strays }).toEqual({ name, strays: [] });
+      return join(scratch, pack!.filename);
+    });
+    await mkdir(join(scratch, 'apps/planner/src'), { recursive: true });
+    await json('package.json', { name: 'scratch', version: '0.0.0', private: true, workspaces: ['apps/*'] });
+    await json('nx.json', { analytics: false, neverConnectToCloud: true });
+    await json('apps/planner/package.json', {
+      name: 'planner',
+      version: '0.0.0',
+      private: true,
+      type: 'module',
+      nx: { targets: { start: { executor: 'nx:run-commands', options: { command: 'node apps/planner/src/main.js' } } } },
+    });
+    await writeFile(join(scratch, 'apps/planner/src/main.js'), PROGRAM);
+    const { devDependencies } = JSON.parse(await readFile(join(repository, 'package.json'), 'utf8')) as {
+      devDependencies: { nx: string };
+    };
+    const install = await runToEnd(
+      'npm',
+      ['install', '--ignore-scripts', '--prefer-offline', '--no-audit', '--no-fund', `nx@${devDependencies.nx}`, ...tarballs],
+      { cwd: scratch },
+    );
+    expect(install).toMatchObject({ code: 0 });
+    const run = await runToEnd(join(scratch, 'node_modules/.bin/nx'), ['run', 'planner:start'], {
+      cwd: scratch,
+      env: { NX_DAEMON: 'false' },
+    });
+    expect(run.code).toBe(0);
+    expect(run.stdout).toContain('edge-1 edge-2\n1 100\ninvalid spec: image or command is required');
+  });
+});
