@@ -8,7 +8,7 @@ import {
   type ReplicaRecord,
 } from '@cloudless/api/store';
 import { CloudlessError, createSeededRandom, silentLog, type Log } from '@cloudless/base';
-import { ManualClock, settle } from '@cloudless/base/testing';
+import { ManualClock } from '@cloudless/base/testing';
 import { RevisionConflictError, createMemoryStateStore, type StateStore } from '@cloudless/state-store';
 import fc from 'fast-check';
 import { copyReplica, nameKeyId, openClusterState, type ClusterState, type RecordChange } from './index.js';
@@ -249,22 +249,38 @@ function aKeepingLog(): { readonly log: Log; readonly lines: string[] } {
 const replacing = (store: StateStore, calls: Partial<StateStore>): StateStore =>
   Object.assign(Object.create(store) as StateStore, calls);
 
-/** More transactions at once than a watch of a store with a history of 10 can follow. */
-async function outrun(store: StateStore, { keep = 3 } = {}): Promise<void> {
-  const writes = Array.from({ length: 400 }, (_, index) =>
-    store.txn(
-      [],
-      [{ put: keyOf('node', `n${index % keep}`), value: encodeRecord('node', aNode(`n${index % keep}`, index % 2 === 0)) }],
-    ),
-  );
-  await Promise.all(writes);
+/** A store whose watches stand still while `hold` is set: what they miss meanwhile may be compacted. */
+function withSlowWatch(store: StateStore, calls: Partial<StateStore> = {}) {
+  const gate: { hold?: Promise<void> } = {};
+  const watch: StateStore['watch'] = async function* (request) {
+    for await (const batch of store.watch(request)) {
+      await gate.hold;
+      yield batch;
+    }
+  };
+  return { gate, store: replacing(store, { ...calls, watch }) };
+}
+
+function holdOf(gate: { hold?: Promise<void> }): { readonly release: () => void } {
+  let release = (): void => undefined;
+  gate.hold = new Promise((resolve) => (release = resolve));
+  return { release };
+}
+
+/** So many transactions that a store with a history of 10 has forgotten the first when the last is committed. */
+async function outrun(store: StateStore): Promise<void> {
+  for (let index = 0; index < 100; index += 1) {
+    const id = `n${index % 3}`;
+    await store.txn([], [{ put: keyOf('node', id), value: encodeRecord('node', aNode(id, index % 2 === 0)) }]);
+  }
 }
 
 describe('a view that fell behind', () => {
   it('reads the store anew: listeners hear of what came, changed and went, and the view goes on from there', async () => {
     const store = aStore(10);
     const { log, lines } = aKeepingLog();
-    const state = await open(store, { log });
+    const { gate, store: slow } = withSlowWatch(store);
+    const state = await open(slow, { log });
     await putNode(state, 'n0');
     await putNode(state, 'gone');
     await putNode(state, 'same');
@@ -274,10 +290,11 @@ describe('a view that fell behind', () => {
         heard.push(`${id} ${before === undefined ? 'came' : after === undefined ? 'went' : 'changed'}`),
       ),
     );
-    const gone = store.txn([], [{ delete: keyOf('node', 'gone') }]);
+    const { release } = holdOf(gate);
+    await store.txn([], [{ delete: keyOf('node', 'gone') }]);
     await outrun(store);
-    await gone;
-    await settle();
+    release();
+    await state.reached(await store.revision());
     expect(lines).toEqual(['warn: view fell behind the store, reading it anew revision']);
     expect(heard.sort()).toEqual(['gone went', 'n0 changed', 'n1 came', 'n2 came']);
     expect([...state.view().nodes()].map(({ value }) => `${value.id} ${value.cordoned}`).sort()).toEqual([
@@ -298,7 +315,7 @@ describe('a view that fell behind', () => {
       const page = await store.range(request);
       if (request.after === undefined && first) {
         first = false;
-        await outrun(store, { keep: 1 });
+        await outrun(store);
       }
       return page;
     };
@@ -312,7 +329,7 @@ describe('a view that fell behind', () => {
         many.map(({ put, value }) => ({ put: `${put}-${round}`, value })),
       );
     const state = await open(replacing(store, { range }));
-    expect([...state.view().nodes()]).toHaveLength(1_101);
+    expect([...state.view().nodes()]).toHaveLength(1_103);
     await state.close();
   });
 

@@ -36,13 +36,11 @@ const arbReplica: fc.Arbitrary<Write> = fc
     id: replicaKeyId(of, BigInt(sequence)),
     value: fields && create(ReplicaRecordSchema, { id: `${of}-${sequence}`, uid: of, sequence: BigInt(sequence), ...fields }),
   }));
-const arbVersion: fc.Arbitrary<Write> = fc
-  .tuple(uid, small, kept(fc.constant({})))
-  .map(([of, version, fields]) => ({
-    kind: 'version',
-    id: versionKeyId(of, version),
-    value: fields && create(VersionRecordSchema, { version }),
-  }));
+const arbVersion: fc.Arbitrary<Write> = fc.tuple(uid, small, kept(fc.constant({}))).map(([of, version, fields]) => ({
+  kind: 'version',
+  id: versionKeyId(of, version),
+  value: fields && create(VersionRecordSchema, { version }),
+}));
 const arbEvent: fc.Arbitrary<Write> = fc
   .tuple(fc.integer({ min: 10, max: 30 }), kept(fc.string({ maxLength: 2 })))
   .map(([count, message]) => ({
@@ -50,13 +48,11 @@ const arbEvent: fc.Arbitrary<Write> = fc
     id: `e${count}`,
     value: message === undefined ? undefined : create(EventSchema, { id: `e${count}`, message }),
   }));
-const arbName: fc.Arbitrary<Write> = fc
-  .tuple(fc.constantFrom('web', 'db'), kept(uid))
-  .map(([name, of]) => ({
-    kind: 'name',
-    id: nameKeyId('default', name),
-    value: of === undefined ? undefined : create(WorkloadRecordSchema, { uid: of }),
-  }));
+const arbName: fc.Arbitrary<Write> = fc.tuple(fc.constantFrom('web', 'db'), kept(uid)).map(([name, of]) => ({
+  kind: 'name',
+  id: nameKeyId('default', name),
+  value: of === undefined ? undefined : create(WorkloadRecordSchema, { uid: of }),
+}));
 const arbOther: fc.Arbitrary<Write> = fc.oneof(
   fc.tuple(uid, kept(small)).map(([of, slot]): Write => ({
     kind: 'workload',

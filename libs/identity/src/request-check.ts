@@ -15,13 +15,14 @@ const MAX_ECHO = 100;
  */
 export function checkHostHeader(host: string | undefined): RequestCheck {
   if (host === undefined || host === '') return refuse('the request names no host; send a Host header such as localhost:8080');
-  const name = HOST.exec(host)?.groups?.['name'];
-  if (name !== undefined && isLoopbackHost(name)) return ALLOWED;
+  const { name, port = '0' } = HOST.exec(host)?.groups ?? {};
+  if (name !== undefined && Number(port) <= MAX_PORT && isLoopbackHost(name)) return ALLOWED;
   return refuse(`host ${quoted(host)} is not this machine; without TLS only localhost, 127.0.0.1 and [::1] are served`);
 }
 
 /** `name`, `name:port`, `[v6]` or `[v6]:port` (RFC 9110, section 7.2). A bare IPv6 address is not one. */
-const HOST = /^(?<name>\[[0-9a-fA-F:.]+\]|[^:[\]@/?#\s]+)(?::\d{1,5})?$/;
+const HOST = /^(?<name>\[[0-9a-fA-F:.]+\]|[^:[\]@/?#\s]+)(?::(?<port>\d{1,5}))?$/;
+const MAX_PORT = 65_535;
 
 /**
  * Checks which page a browser sends the request for. Other clients send no `Origin`.

@@ -1,6 +1,6 @@
 import { request } from 'node:http';
+import { createRequire } from 'node:module';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
 import { Running, runToEnd } from './processes.js';
 
 export const COORDINATOR = 'cloudless.api.CoordinatorService';
@@ -22,7 +22,7 @@ export interface Caller {
 }
 
 /** `buf` itself: the script that npm installs starts it as a child, which a signal to the script would not end. */
-const buf = fileURLToPath(import.meta.resolve(`@bufbuild/buf-${process.platform}-${process.arch}/bin/buf`));
+const buf = createRequire(import.meta.url).resolve(`@bufbuild/buf-${process.platform}-${process.arch}/bin/buf`);
 
 type Protocol = 'connect' | 'grpc' | 'grpcweb';
 
