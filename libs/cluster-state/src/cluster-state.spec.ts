@@ -343,10 +343,13 @@ describe('a view that fell behind', () => {
       let broken = false;
       const range: StateStore['range'] = (request) => (broken ? Promise.reject(reason) : store.range(request));
       const { log, lines } = aKeepingLog();
-      const state = await open(replacing(store, { range }), { log });
+      const { gate, store: slow } = withSlowWatch(store, { range });
+      const state = await open(slow, { log });
+      const { release } = holdOf(gate);
       broken = true;
       const waiting = state.reached(10_000n);
-      void outrun(store);
+      await outrun(store);
+      release();
       await expect(waiting).rejects.toMatchObject({
         kind: 'unavailable',
         message: 'the state store is out of order',
