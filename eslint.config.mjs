@@ -14,7 +14,7 @@ const layers = {
   logic: { siblings: ['state', 'core', 'port', 'api', 'base'], packages: ['@bufbuild/protobuf', '@connectrpc/connect'] },
   adapter: {
     siblings: ['core', 'port', 'api', 'base', 'adapter'],
-    packages: ['@bufbuild/protobuf', '@connectrpc/connect', '@connectrpc/connect-node', 'lmdb', 'winston', 'prom-client'],
+    packages: ['@bufbuild/protobuf', '@connectrpc/connect', '@connectrpc/connect-node', 'lmdb', 'winston', 'prom-client', 'yaml'],
   },
   sim: {
     siblings: ['base', 'core', 'port', 'api', 'state', 'logic', 'adapter'],
@@ -97,7 +97,10 @@ export default tseslint.config(
   },
   {
     files: ['libs/**/*.ts'],
-    ignores: ['libs/{state-store-lmdb,runtime-process,cgroup-reader,identity,observability,rpc-server,system}/**', ...specs],
+    ignores: [
+      'libs/{state-store-lmdb,runtime-process,cgroup-reader,identity,observability,rpc-server,settings,system}/**',
+      ...specs,
+    ],
     rules: {
       'no-restricted-globals': ['error', ...bannedGlobals],
       'no-restricted-properties': ['error', ...bannedProperties],

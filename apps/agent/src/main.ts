@@ -1,17 +1,13 @@
-import { readFile } from 'node:fs/promises';
-import { CloudlessError, InvalidInputError, errorFields, errorMessageOf, type ConfigLayer } from '@cloudless/base';
+import { errorFields, errorMessageOf } from '@cloudless/base';
 import { createLog } from '@cloudless/observability';
 import { runSupervisor } from '@cloudless/runtime-process';
+import { EXIT_USAGE, addSettingFlags, describeFailure, readSettingLayers, type SettingNames } from '@cloudless/settings';
 import { systemClock, systemRandom } from '@cloudless/system';
 import { Command, CommanderError, type OptionValues } from 'commander';
-import { parse } from 'yaml';
 import { parseAgentConfig, type AgentConfig } from './config.js';
 import { resetAgent } from './reset.js';
 import { runAgent } from './run-agent.js';
 import { VERSION } from './version.js';
-
-/** Bad usage or configuration. */
-const EXIT_USAGE = 2;
 
 const flags: Readonly<Record<keyof AgentConfig, readonly [string, string]>> = {
   name: ['--name <name>', 'id of this node (default: the host name)'],
@@ -31,11 +27,7 @@ const flags: Readonly<Record<keyof AgentConfig, readonly [string, string]>> = {
   logFormat: ['--log-format <format>', 'json or pretty (default json)'],
 };
 
-/** Environment names are CLOUDLESS_AGENT_ and the flag in capitals: `--data-dir` is CLOUDLESS_AGENT_DATA_DIR. */
-const ENV_PREFIX = 'CLOUDLESS_AGENT_';
-const keys = Object.keys(flags) as (keyof AgentConfig)[];
-const flagName = (key: string): string => (flags[key as keyof AgentConfig]?.[0] ?? key).split(' ')[0] ?? key;
-const envName = (key: string): string => ENV_PREFIX + flagName(key).slice(2).replaceAll('-', '_').toUpperCase();
+const names: SettingNames = { flags, envPrefix: 'CLOUDLESS_AGENT_' };
 
 /** This same program as the runtime's supervisor, also when it runs from source. */
 const supervisorCommand = [
@@ -46,7 +38,7 @@ const supervisorCommand = [
 ];
 
 async function run(options: OptionValues): Promise<number> {
-  const config = parseAgentConfig(await configLayers(options), process.env);
+  const config = parseAgentConfig(await readSettingLayers(names, options, process.env), process.env);
   const log = createLog({ level: config.logLevel, format: config.logFormat, component: 'agent' }).child({ nodeId: config.name });
   const stopped = new Promise<string>((resolve) => {
     for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => resolve(signal));
@@ -70,43 +62,6 @@ async function run(options: OptionValues): Promise<number> {
   }
 }
 
-async function configLayers({ config, ...options }: OptionValues): Promise<readonly ConfigLayer[]> {
-  const path = typeof config === 'string' ? config : process.env[`${ENV_PREFIX}CONFIG`];
-  const file: ConfigLayer[] = path === undefined ? [] : [{ source: path, values: await readSettings(path) }];
-  const fromEnv = Object.fromEntries(keys.map((key) => [key, process.env[envName(key)]]));
-  const unknown = Object.keys(process.env).filter(
-    (name) => name.startsWith(ENV_PREFIX) && name !== `${ENV_PREFIX}CONFIG` && !keys.some((key) => envName(key) === name),
-  );
-  for (const name of unknown) fromEnv[name] = process.env[name];
-  return [
-    ...file,
-    { source: 'environment', values: fromEnv, nameOf: (key) => (unknown.includes(key) ? key : envName(key)) },
-    { source: 'command line', values: options, nameOf: flagName },
-  ];
-}
-
-async function readSettings(path: string): Promise<Record<string, unknown>> {
-  let settings: unknown;
-  try {
-    settings = parse(await readFile(path, 'utf8'), { strict: true, uniqueKeys: true, maxAliasCount: 100 });
-  } catch (reason) {
-    throw new CloudlessError('invalid', `cannot read the settings at ${path}: ${errorMessageOf(reason)}`, { cause: reason });
-  }
-  if (settings === null) return {};
-  if (typeof settings !== 'object' || Array.isArray(settings))
-    throw new CloudlessError('invalid', `${path}: must be a map of settings`);
-  return settings as Record<string, unknown>;
-}
-
-function withFlags(command: Command): Command {
-  command.option(
-    '--config <file>',
-    'settings as YAML or JSON; keys are name, dataDir, label …; flags win over environment over file',
-  );
-  for (const [flag, description] of Object.values(flags)) command.option(flag, description);
-  return command;
-}
-
 async function main(argv: readonly string[]): Promise<number> {
   let outcome: () => Promise<number> = async () => 0;
   const program = new Command('cloudless-agent')
@@ -114,7 +69,8 @@ async function main(argv: readonly string[]): Promise<number> {
     .version(VERSION)
     .enablePositionalOptions()
     .exitOverride();
-  const runCommand = withFlags(program.command('run', { isDefault: true }).description('run the agent (default)')).exitOverride();
+  const runCommand = program.command('run', { isDefault: true }).description('run the agent (default)').exitOverride();
+  addSettingFlags(runCommand, names);
   runCommand.action((options: OptionValues) => {
     outcome = () => run(options);
   });
@@ -126,7 +82,7 @@ async function main(argv: readonly string[]): Promise<number> {
     .exitOverride()
     .action((options: OptionValues) => {
       outcome = async () => {
-        const { dataDir } = parseAgentConfig(await configLayers(options), process.env);
+        const { dataDir } = parseAgentConfig(await readSettingLayers(names, options, process.env), process.env);
         await resetAgent(dataDir, supervisorCommand);
         process.stdout.write(`${dataDir} was reset\n`);
         return 0;
@@ -155,12 +111,9 @@ async function main(argv: readonly string[]): Promise<number> {
     return await outcome();
   } catch (reason) {
     if (reason instanceof CommanderError) return reason.exitCode === 0 ? 0 : EXIT_USAGE;
-    const lines =
-      reason instanceof InvalidInputError
-        ? reason.violations.map(({ field, message }) => `${field}: ${message}`)
-        : [errorMessageOf(reason)];
-    for (const line of lines) process.stderr.write(`cloudless-agent: ${line}\n`);
-    return reason instanceof CloudlessError && reason.kind === 'invalid' ? EXIT_USAGE : 1;
+    const { text, exitCode } = describeFailure('cloudless-agent', reason);
+    process.stderr.write(text);
+    return exitCode;
   } finally {
     clearInterval(alive);
   }

@@ -1,0 +1,55 @@
+import type { DescField } from '@bufbuild/protobuf';
+import type { Violation as RuleViolation } from '@bufbuild/protovalidate';
+
+const DNS_LABEL = 'must be a DNS label: lower-case letters, digits and "-", beginning and ending with a letter or digit';
+const HEX_DIGITS = 'must be 12 to 64 lower-case hex digits';
+
+/** What a pattern of the proto means, for people. A spec fails for one that has no words here. */
+export const patternTexts: Readonly<Record<string, string>> = {
+  '^[a-z0-9]([a-z0-9-]*[a-z0-9])?$': DNS_LABEL,
+  '^([a-z0-9]([a-z0-9-]*[a-z0-9])?)?$': DNS_LABEL,
+  '^([0-9a-f]{12,64})?$': HEX_DIGITS,
+  '^[0-9a-f]{12,64}$': HEX_DIGITS,
+  '^(|process|cri)$': 'must be process, cri or empty',
+  '^[^=]+$': 'must be a name without "="',
+  '^[A-Za-z0-9]([A-Za-z0-9._/-]*[A-Za-z0-9])?$':
+    'must be letters, digits, ".", "_", "/" and "-", beginning and ending with a letter or digit',
+  '^([A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?)?$':
+    'must be empty, or letters, digits, ".", "_" and "-", beginning and ending with a letter or digit',
+};
+
+/** The standard rules' own words, and ours. */
+const rewordings: readonly (readonly [RegExp, string])[] = [
+  [/^must be at least 1 characters$/, 'must not be empty'],
+  [/^must be at (least|most) (\d+) (characters|bytes)$/, 'must be at $1 $2 $3 long'],
+  [/^must contain at least 1 item\(s\)$/, 'must not be empty'],
+  [/^must contain at least (\d+) item\(s\)$/, 'must have at least $1 items'],
+  [/^must contain no more than (\d+) item\(s\)$/, 'must have at most $1 items'],
+  [/^map must be at most (\d+) entries$/, 'must have at most $1 entries'],
+  [/^repeated value must contain unique items$/, 'must not name anything twice'],
+  [/^must be greater than or equal to (\S+) and less than or equal to (\S+)$/, 'must be from $1 to $2'],
+  [/^must be greater than (\S+) and less than or equal to (\S+)$/, 'must be more than $1 and at most $2'],
+  [/^must be greater than or equal to (\S+)$/, 'must be $1 or more'],
+];
+
+/** What is wrong, in words that go with a field's path: `must be from 0 to 1000000`. Keys of maps say that they are meant. */
+export function textOfViolation(violation: RuleViolation): string {
+  return violation.forKey ? `the key ${ruleText(violation)}` : ruleText(violation);
+}
+
+function ruleText({ ruleId, message, field }: RuleViolation): string {
+  if (ruleId === 'required') return 'is required';
+  if (ruleId === 'string.pattern') {
+    const pattern = /`(.*)`/s.exec(message)?.[1];
+    return (pattern === undefined ? undefined : patternTexts[pattern]) ?? message;
+  }
+  const names = ruleId === 'enum.defined_only' ? enumNamesOf(field.findLast((step) => step.kind === 'field')) : [];
+  if (names.length > 0) return `must be one of ${names.join(', ')}`;
+  const plain = message.replace(/^value /, '');
+  const reworded = rewordings.find(([words]) => words.test(plain));
+  return reworded === undefined ? plain : plain.replace(...reworded);
+}
+
+function enumNamesOf(field: DescField | undefined): readonly string[] {
+  return field?.enum?.values.map(({ name }) => name) ?? [];
+}

@@ -1,0 +1,73 @@
+import type { Violation } from '@cloudless/base';
+import type { DescField, DescMessage, Message } from '@bufbuild/protobuf';
+import { reflect, type ReflectMessage } from '@bufbuild/protobuf/reflect';
+import { DurationSchema, TimestampSchema, type Duration, type Timestamp } from '@bufbuild/protobuf/wkt';
+
+/**
+ * Durations and timestamps that no JSON can express. The binary format carries them, and a record that held one could not be
+ * shown any more.
+ * @see google/protobuf/duration.proto and timestamp.proto, on their ranges
+ */
+export function* malformedTimes(schema: DescMessage, message: Message, prefix = ''): Generator<Violation> {
+  if (leadsToTimes(schema)) yield* malformedIn(reflect(schema, message, false), prefix);
+}
+
+function* malformedIn(message: ReflectMessage, prefix: string): Generator<Violation> {
+  for (const field of message.fields) {
+    const inner = messageOf(field);
+    if (inner === undefined || !leadsToTimes(inner) || !message.isSet(field)) continue;
+    const path = `${prefix}${field.name}`;
+    if (field.fieldKind === 'message') yield* check(inner, message.get(field), path);
+    else if (field.fieldKind === 'list') {
+      for (const [index, item] of [...message.get(field)].entries()) yield* check(inner, item as ReflectMessage, `${path}[${index}]`);
+    } else if (field.fieldKind === 'map') {
+      for (const [key, item] of message.get(field)) yield* check(inner, item as ReflectMessage, `${path}[${JSON.stringify(key)}]`);
+    }
+  }
+}
+
+function* check(schema: DescMessage, { message }: ReflectMessage, path: string): Generator<Violation> {
+  if (schema.typeName === DurationSchema.typeName) {
+    if (!isDuration(message as Duration)) yield { field: path, message: 'must be a duration within 10000 years, with seconds and nanos of one sign' };
+  } else if (schema.typeName === TimestampSchema.typeName) {
+    if (!isTimestamp(message as Timestamp)) yield { field: path, message: 'must be a time of the years 1 to 9999' };
+  } else yield* malformedTimes(schema, message, `${path}.`);
+}
+
+function isDuration({ seconds, nanos }: Duration): boolean {
+  const inRange = seconds >= -MAX_DURATION_SECONDS && seconds <= MAX_DURATION_SECONDS && Math.abs(nanos) <= MAX_NANOS;
+  return inRange && !(seconds > 0n && nanos < 0) && !(seconds < 0n && nanos > 0);
+}
+
+function isTimestamp({ seconds, nanos }: Timestamp): boolean {
+  return seconds >= FIRST_SECOND && seconds <= LAST_SECOND && nanos >= 0 && nanos <= MAX_NANOS;
+}
+
+const MAX_DURATION_SECONDS = 315_576_000_000n;
+const MAX_NANOS = 999_999_999;
+/** 0001-01-01T00:00:00Z. */
+const FIRST_SECOND = -62_135_596_800n;
+/** 9999-12-31T23:59:59Z. */
+const LAST_SECOND = 253_402_300_799n;
+
+function messageOf(field: DescField): DescMessage | undefined {
+  return field.fieldKind === 'enum' || field.fieldKind === 'scalar' ? undefined : field.message;
+}
+
+const known = new Map<DescMessage, boolean>([
+  [DurationSchema, true],
+  [TimestampSchema, true],
+]);
+
+/** Whether a message can hold a time at any depth. Found once for each schema; a message within itself adds nothing. */
+function leadsToTimes(schema: DescMessage): boolean {
+  const found = known.get(schema);
+  if (found !== undefined) return found;
+  known.set(schema, false);
+  const leads = schema.fields.some((field) => {
+    const inner = messageOf(field);
+    return inner !== undefined && leadsToTimes(inner);
+  });
+  known.set(schema, leads);
+  return leads;
+}

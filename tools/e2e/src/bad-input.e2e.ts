@@ -1,0 +1,680 @@
+import { randomBytes } from 'node:crypto';
+import { chmod, mkdir, writeFile } from 'node:fs/promises';
+import { connect } from 'node:http2';
+import { createServer, type AddressInfo, type Server } from 'node:net';
+import { join } from 'node:path';
+import { type Rollout_Strategy, type WorkloadSpec_Mode } from '@cloudless/api';
+import { Code, ConnectError } from '@connectrpc/connect';
+import { AGENT, COORDINATOR, plainHttp, post } from './calls.js';
+import { QUICK, RealCluster } from './cluster.js';
+import { Running, bundleOf, processesUsing, runToEnd, type Finished } from './processes.js';
+
+let cluster: RealCluster;
+let agentUrl = '';
+beforeAll(async () => {
+  cluster = await RealCluster.start([]);
+  agentUrl = `http://${await cluster.startAgent('agent-1', 'zone-a')}`;
+  await cluster.client.createWorkload({ name: 'there', spec: { ...QUICK, command: ['sleep', '1000'], replicas: 1 } });
+  await cluster.settled('there');
+});
+afterAll(() => cluster.stop());
+
+const rpc = (method: string): string => `${COORDINATOR}/${method}`;
+
+/** What a refused request must leave as it was. */
+async function everything(): Promise<unknown> {
+  const { workloads } = await cluster.client.listWorkloads({ includeReplicas: true });
+  const { nodes } = await cluster.client.listNodes({});
+  const { events } = await cluster.client.listEvents({ pageSize: 1000 });
+  return {
+    workloads: workloads.map(({ name, uid, generation, spec, status }) => ({
+      name,
+      uid,
+      generation,
+      spec,
+      replicas: status!.replicas,
+    })),
+    nodes: nodes.map(({ id, labels, cordoned }) => ({ id, labels, cordoned })),
+    events: events.map(({ id }) => id),
+  };
+}
+
+async function leavesEverything<Result>(action: () => Promise<Result>): Promise<Result> {
+  const before = await everything();
+  const result = await action();
+  expect(await everything()).toEqual(before);
+  return result;
+}
+
+const command = ['sleep', '1'];
+const create = (name: string, spec: object) => ({ method: rpc('CreateWorkload'), body: { name, spec } });
+const DNS_LABEL = 'must be a DNS label: lower-case letters, digits and "-", beginning and ending with a letter or digit';
+const REPLICAS = 'must be greater than or equal to 0 and less than or equal to 1000000';
+const exec = (target: object, words: readonly string[] = ['true']) => ({
+  method: `${AGENT}/ExecCommand`,
+  body: { ...target, command: words },
+});
+
+describe('a request that is wrong', () => {
+  it.each([
+    { what: 'an empty name', ...create('', { command }), code: 'invalid_argument', says: `name: must not be empty` },
+    {
+      what: 'a name of 300 characters',
+      ...create('a'.repeat(300), { command }),
+      code: 'invalid_argument',
+      says: 'name: must be at most 63 characters',
+    },
+    { what: 'a name that is no label', ...create('Web_1', { command }), code: 'invalid_argument', says: `name: ${DNS_LABEL}` },
+    {
+      what: 'no spec',
+      method: rpc('CreateWorkload'),
+      body: { name: 'new' },
+      code: 'invalid_argument',
+      says: 'spec: spec is required',
+    },
+    {
+      what: 'neither image nor command',
+      ...create('new', {}),
+      code: 'invalid_argument',
+      says: 'spec: image or command is required: an image to run in a container, or a command to run as a process',
+    },
+    {
+      what: 'an image for the process runtime',
+      ...create('new', { image: 'nginx:alpine', runtime: 'process' }),
+      code: 'invalid_argument',
+      says: 'spec.runtime: process runs commands, not images; leave runtime empty or remove image',
+    },
+    {
+      what: 'an unknown runtime',
+      ...create('new', { command, runtime: 'docker' }),
+      code: 'invalid_argument',
+      says: 'spec.runtime: must be process, cri or empty',
+    },
+    {
+      what: 'an unknown name of an enum',
+      ...create('new', { command, rollout: { strategy: 'ROLING_UPDATE' } }),
+      code: 'invalid_argument',
+      says: 'cannot decode enum cloudless.api.Rollout.Strategy from JSON: "ROLING_UPDATE"',
+    },
+    {
+      what: 'an unknown field',
+      ...create('new', { command, replicaz: 1 }),
+      code: 'invalid_argument',
+      says: 'cannot decode message cloudless.api.WorkloadSpec from JSON: key "replicaz" is unknown',
+    },
+    {
+      what: 'negative replicas',
+      ...create('new', { command, replicas: -1 }),
+      code: 'invalid_argument',
+      says: `spec.replicas: ${REPLICAS}`,
+    },
+    {
+      what: 'a scale to a negative number',
+      method: rpc('ScaleWorkload'),
+      body: { name: 'there', replicas: -1 },
+      code: 'invalid_argument',
+      says: `replicas: ${REPLICAS}`,
+    },
+    {
+      what: 'two ports of one name',
+      ...create('new', {
+        command,
+        ports: [
+          { name: 'a', containerPort: 1 },
+          { name: 'a', containerPort: 2 },
+        ],
+      }),
+      code: 'invalid_argument',
+      says: 'spec.ports[1].name: "a" is used twice',
+    },
+    {
+      what: 'a rollout that has no possible move',
+      ...create('new', { command, replicas: 3, rollout: { maxSurge: 0, minAvailable: 3 } }),
+      code: 'invalid_argument',
+      says: 'spec.rollout: max_surge 0 and min_available 3 of 3 leave no possible move',
+    },
+    {
+      what: 'the same in an update',
+      method: rpc('UpdateWorkload'),
+      body: { name: 'there', spec: { replicas: 3, rollout: { maxSurge: 0, minAvailable: 3 } } },
+      code: 'invalid_argument',
+      says: 'spec.rollout: max_surge 0 and min_available 3 of 3 leave no possible move',
+    },
+    {
+      what: 'a selector that cannot be read',
+      method: rpc('ListWorkloads'),
+      body: { labelSelector: 'app in' },
+      code: 'invalid_argument',
+      says: 'label_selector: cannot read "app in"; write key=value, key!=value, key, !key or key in (a,b)',
+    },
+    {
+      what: 'a page token of another server',
+      method: rpc('ListWorkloads'),
+      body: { pageToken: 'xyz' },
+      code: 'invalid_argument',
+      says: 'page_token: is not one this server made; pass next_page_token of the last page unchanged',
+    },
+    {
+      what: 'a name that exists',
+      ...create('there', { command }),
+      code: 'already_exists',
+      says: 'workload "default/there" already exists; update it, or choose another name',
+    },
+    ...['GetWorkload', 'UpdateWorkload', 'DeleteWorkload', 'ListEndpoints', 'ExplainWorkload'].map((method) => ({
+      what: `${method} of an unknown name`,
+      method: rpc(method),
+      body: { name: 'nothing', ...(method === 'UpdateWorkload' ? { spec: { command } } : {}) },
+      code: 'not_found',
+      says: 'workload "default/nothing" not found',
+    })),
+    {
+      what: 'an unknown namespace',
+      method: rpc('ScaleWorkload'),
+      body: { namespace: 'nowhere', name: 'there', replicas: 2 },
+      code: 'not_found',
+      says: 'workload "nowhere/there" not found',
+    },
+    {
+      what: 'an unknown node',
+      method: rpc('CordonNode'),
+      body: { nodeId: 'nothing' },
+      code: 'not_found',
+      says: 'node "nothing" not found',
+    },
+    {
+      what: 'an unknown container',
+      ...exec({ containerId: 'ab'.repeat(32) }),
+      code: 'not_found',
+      says: `container "${'ab'.repeat(32)}" not found`,
+    },
+    {
+      what: 'too little of a container id',
+      ...exec({ containerId: 'abc' }),
+      code: 'invalid_argument',
+      says: 'container_id: must be 12 to 64 lower-case hex digits',
+    },
+    {
+      what: 'an unknown replica',
+      ...exec({ replicaId: '0123456789abcdef-1' }),
+      code: 'not_found',
+      says: 'replica "0123456789abcdef-1" not found',
+    },
+    {
+      what: 'no target',
+      ...exec({}),
+      code: 'invalid_argument',
+      says: 'container_id: name a container_id, a replica_id, or the name of a workload',
+    },
+    {
+      what: 'two targets',
+      ...exec({ containerId: 'ab'.repeat(32), name: 'there' }),
+      code: 'invalid_argument',
+      says: 'name: cannot be combined with container_id',
+    },
+    {
+      what: 'a command without words',
+      ...exec({ name: 'there' }, []),
+      code: 'invalid_argument',
+      says: 'command: must contain at least 1 item(s)',
+    },
+    {
+      what: 'the enrolment of a name that another machine has',
+      method: rpc('EnrollNode'),
+      body: { nodeId: 'agent-1', instanceId: '0123456789abcdef' },
+      code: 'already_exists',
+      says: 'node "agent-1" is enrolled by another machine; choose another name, or remove that node first',
+    },
+    {
+      what: 'the removal of a node that is connected',
+      method: rpc('RemoveNode'),
+      body: { nodeId: 'agent-1', force: true },
+      code: 'failed_precondition',
+      says: 'node "agent-1" is connected; stop its agent first, or it would enrol again at once',
+    },
+  ])('$what: $code', async ({ method, body, code, says }) => {
+    expect(await leavesEverything(() => plainHttp.call(cluster.url, method, body))).toEqual({ code, message: says, items: [] });
+  });
+
+  it.each([
+    { field: 'liveness_probe', spec: { livenessProbe: { tcp: { port: 'http' } } } },
+    { field: 'readiness_probe', spec: { readinessProbe: { exec: { command: ['true'] } } } },
+    { field: 'volumes', spec: { volumes: [{ name: 'data', mountPath: '/data', emptyDir: {} }] } },
+    { field: 'security', spec: { security: { runAsNonRoot: true } } },
+    { field: 'secrets', spec: { secrets: [{ name: 'key' }] } },
+    { field: 'rollout.strategy', spec: { rollout: { strategy: 'BLUE_GREEN' } } },
+    { field: 'rollout.steps', spec: { rollout: { steps: [{ replicas: 1 }] } } },
+    { field: 'mode', spec: { mode: 'GLOBAL' } },
+    { field: 'priority (over 100 would preempt)', spec: { priority: 500 } },
+    { field: 'ports[0].host_port', spec: { ports: [{ containerPort: 80, hostPort: 80 }] } },
+    { field: 'resources.requests.gpus', spec: { resources: { requests: { gpus: 1 } } } },
+    { field: 'disconnect.mode', spec: { disconnect: { mode: 'EXCLUSIVE' } } },
+  ])('$field is not built: UNIMPLEMENTED, at create and at update', async ({ field, spec }) => {
+    const refusal = { code: 'unimplemented', message: `spec.${field}: not supported in this version; leave it out`, items: [] };
+    await leavesEverything(async () => {
+      expect(await plainHttp.call(cluster.url, rpc('CreateWorkload'), { name: 'new', spec: { command, ...spec } })).toEqual(
+        refusal,
+      );
+      expect(await plainHttp.call(cluster.url, rpc('UpdateWorkload'), { name: 'there', spec })).toEqual(refusal);
+    });
+  });
+
+  it('takes such a field when it has its default', async () => {
+    const spec = {
+      command,
+      replicas: 0,
+      mode: 'REPLICATED',
+      priority: 50,
+      rollout: { strategy: 'ROLLING_UPDATE' },
+      volumes: [],
+      livenessProbe: {},
+    };
+    expect(await plainHttp.call(cluster.url, rpc('PlanWorkload'), { name: 'new', spec })).toMatchObject({
+      code: 'ok',
+      items: [{ action: 'CREATE' }],
+    });
+  });
+
+  it('enrolment with a key or a token: UNIMPLEMENTED', async () => {
+    const body = { nodeId: 'new', instanceId: '0123456789abcdef', csr: 'YWJj', token: 'cl1.a.b.c' };
+    expect(await leavesEverything(() => plainHttp.call(cluster.url, rpc('EnrollNode'), body))).toEqual({
+      code: 'unimplemented',
+      message: 'csr, token: this cluster has no identities; enrol without csr and token',
+      items: [],
+    });
+  });
+});
+
+describe('a message that is wrong', () => {
+  const binary = async (spec: Parameters<typeof cluster.client.createWorkload>[0]['spec'] & object): Promise<ConnectError> =>
+    cluster.client.createWorkload({ name: 'new', spec }).then(
+      () => Promise.reject(new Error('was accepted')),
+      (reason: unknown) => ConnectError.from(reason),
+    );
+
+  it.each([
+    { field: 'spec.rollout.strategy', spec: { command, rollout: { strategy: 99 as Rollout_Strategy } } },
+    { field: 'spec.mode', spec: { command, mode: 99 as WorkloadSpec_Mode } },
+  ])('an unknown number of the enum $field, in binary', async ({ field, spec }) => {
+    const error = await leavesEverything(() => binary(spec));
+    expect({ code: error.code, message: error.rawMessage }).toEqual({
+      code: Code.InvalidArgument,
+      message: `${field}: must be one of the defined enum values`,
+    });
+  });
+
+  it('5 MiB: RESOURCE_EXHAUSTED, in binary and in JSON', async () => {
+    const annotations = Object.fromEntries(
+      Array.from({ length: 80 }, (_, index) => [`k${index}`, randomBytes(32_768).toString('hex')]),
+    );
+    const error = await leavesEverything(() => binary({ command, annotations }));
+    expect(error.code).toBe(Code.ResourceExhausted);
+    expect(error.rawMessage).toContain('4194304');
+    const answer = await post(
+      cluster.url,
+      rpc('CreateWorkload'),
+      JSON.stringify({ name: 'new', spec: { command, annotations } }),
+    );
+    expect(answer).toMatchObject({
+      status: 429,
+      json: { code: 'resource_exhausted', message: expect.stringContaining('4194304') as string },
+    });
+    expect(await everything()).not.toMatchObject({ workloads: [{ name: 'new' }] });
+  });
+
+  it('malformed protobuf: INVALID_ARGUMENT', async () => {
+    const truncated = Uint8Array.of(0x12, 0x7f, 0x61);
+    expect(await post(cluster.url, rpc('CreateWorkload'), truncated, { 'content-type': 'application/proto' })).toMatchObject({
+      status: 400,
+      json: {
+        code: 'invalid_argument',
+        message: expect.stringContaining('not a valid cloudless.api.CreateWorkloadRequest in the binary format') as string,
+      },
+    });
+  });
+
+  it.each([
+    { body: '{"name":', says: 'cannot decode message cloudless.api.CreateWorkloadRequest from JSON: ' },
+    { body: '[]', says: 'cannot decode message cloudless.api.CreateWorkloadRequest from JSON: ' },
+    { body: '{"name":7}', says: 'cannot decode field cloudless.api.CreateWorkloadRequest.name from JSON: ' },
+  ])('malformed JSON, $body: INVALID_ARGUMENT', async ({ body, says }) => {
+    const answer = await leavesEverything(() => post(cluster.url, rpc('CreateWorkload'), body));
+    expect(answer).toMatchObject({
+      status: 400,
+      json: { code: 'invalid_argument', message: expect.stringContaining(says) as string },
+    });
+  });
+
+  it('a path that is no call, a method that is not POST, a content type that is not served', async () => {
+    expect(await post(cluster.url, rpc('NoSuchCall'), '{}')).toMatchObject({ status: 404, json: { code: 'unimplemented' } });
+    expect((await fetch(`${cluster.url}/${rpc('CreateWorkload')}`)).status).toBe(405);
+    expect(await post(cluster.url, rpc('CreateWorkload'), '{}', { 'content-type': 'text/plain' })).toMatchObject({
+      status: 415,
+      json: { code: 'unimplemented' },
+    });
+  });
+});
+
+describe('a page of another site', () => {
+  const places = [
+    { place: 'the API', url: () => cluster.url, path: rpc('ListNodes') },
+    { place: "an agent's own service", url: () => agentUrl, path: `${AGENT}/ListContainers` },
+  ];
+
+  it.each(places)('cannot call $place by a name of its own (DNS rebinding)', async ({ url, path }) => {
+    const host = `evil.example:${new URL(url()).port}`;
+    const message = `host "${host}" is not this machine; without TLS only localhost, 127.0.0.1 and [::1] are served`;
+    const answer = await post(url(), path, '{}', { host });
+    expect({ status: answer.status, json: answer.json }).toEqual({ status: 403, json: { code: 'permission_denied', message } });
+    expect(await http2Status(url(), path, host)).toBe(403);
+  });
+
+  it.each(places)('cannot call $place from its origin', async ({ url, path }) => {
+    const message = 'origin "https://evil.example" may not call this server; only pages served from this machine may';
+    const answer = await post(url(), path, '{}', { origin: 'https://evil.example' });
+    expect({ status: answer.status, json: answer.json }).toEqual({ status: 403, json: { code: 'permission_denied', message } });
+    expect((await post(url(), path, '{}', { origin: 'http://localhost:3000' })).status).toBe(200);
+  });
+
+  it('cannot read probes and metrics', async () => {
+    for (const headers of [{ host: 'evil.example' }, { origin: 'https://evil.example' }]) {
+      expect((await post(cluster.opsUrl, 'metrics', '', headers)).status).toBe(403);
+    }
+  });
+
+  async function http2Status(url: string, path: string, authority: string): Promise<unknown> {
+    const session = connect(url);
+    try {
+      const stream = session.request({
+        ':method': 'POST',
+        ':path': `/${path}`,
+        ':authority': authority,
+        'content-type': 'application/json',
+      });
+      stream.end('{}');
+      return await new Promise((resolve, reject) => {
+        stream.once('response', (headers) => resolve(headers[':status']));
+        stream.once('error', reject);
+      });
+    } finally {
+      session.destroy();
+    }
+  }
+});
+
+describe('a program that cannot start', () => {
+  const path = (name: string): string => join(cluster.directory, name);
+  /** Runs a program with what it needs, save what the test gives. */
+  const coordinator = (args: readonly string[], env: NodeJS.ProcessEnv = {}): Promise<Finished> =>
+    runToEnd(
+      process.execPath,
+      [bundleOf('coordinator'), '--port', '0', '--ops-port', '0', '--data-dir', path('other'), ...args],
+      { env },
+    );
+  const agent = (args: readonly string[], env: NodeJS.ProcessEnv = {}): Promise<Finished> => {
+    const needed = [
+      '--name',
+      'other',
+      '--coordinator',
+      cluster.url,
+      '--data-dir',
+      path('other-agent'),
+      '--stop-workloads-on-exit',
+    ];
+    return runToEnd(process.execPath, [bundleOf('agent'), ...needed, ...args], { env });
+  };
+  let blocker: Server;
+  let port = 0;
+
+  beforeAll(async () => {
+    blocker = createServer().listen(0, '127.0.0.1');
+    await new Promise((resolve) => blocker.once('listening', resolve));
+    port = (blocker.address() as AddressInfo).port;
+    await mkdir(path('open'));
+    await chmod(path('open'), 0o755);
+    await writeFile(path('file'), '');
+    await writeFile(path('settings.yaml'), 'prot: 1\n');
+  });
+  afterAll(async () => {
+    await new Promise((resolve) => blocker.close(resolve));
+  });
+
+  const inUse = (flag: string): string =>
+    `port ${port} on 127.0.0.1 is in use; stop what listens there or choose another with ${flag}`;
+  const noLoopback =
+    'without TLS; identities are not available in this version, so only 127.0.0.1, ::1 or localhost are accepted';
+
+  it.each([
+    { what: '--port in use', args: () => ['--port', String(port)], code: 1, says: () => inUse('--port') },
+    { what: '--ops-port in use', args: () => ['--ops-port', String(port)], code: 1, says: () => inUse('--ops-port') },
+    {
+      what: 'a data directory in use',
+      args: () => ['--data-dir', path('coordinator')],
+      code: 1,
+      says: () =>
+        `data directory ${path('coordinator')} is in use by process ${cluster.coordinatorProcess.pid}; stop it first, or name another directory`,
+    },
+    {
+      what: 'a data directory that others can read',
+      args: () => ['--data-dir', path('open')],
+      code: 1,
+      says: () =>
+        `data directory ${path('open')} has mode 0755, so that other users can read it; run: chmod 700 '${path('open')}'`,
+    },
+    {
+      what: 'a data directory that is a file',
+      args: () => ['--data-dir', path('file')],
+      code: 1,
+      says: () => `${path('file')} is not a directory; name one for the data, or move this file away`,
+    },
+    {
+      what: 'an address of the network',
+      args: () => ['--host', '0.0.0.0'],
+      code: 1,
+      says: () => `refusing to listen on 0.0.0.0 ${noLoopback}`,
+    },
+    { what: 'an unknown flag', args: () => ['--prot', '1'], code: 2, says: () => "unknown option '--prot'" },
+    {
+      what: 'an unknown key',
+      args: () => ['--config', path('settings.yaml')],
+      code: 2,
+      says: () => `${path('settings.yaml')}: prot: is no setting; there are host, port, `,
+    },
+    {
+      what: 'a file of settings that is not there',
+      args: () => ['--config', path('none.yaml')],
+      code: 2,
+      says: () => `cannot read the settings at ${path('none.yaml')}: ENOENT`,
+    },
+    {
+      what: 'a port that is none',
+      args: () => ['--port', '99999'],
+      code: 2,
+      says: () => '--port: "99999" must be a whole number from 0 to 65535',
+    },
+    {
+      what: 'a lease below three pings',
+      args: () => ['--lease', '1s', '--ping-interval', '900ms'],
+      code: 2,
+      says: () => 'a lease of 1000 ms is less than three times the ping interval of 900 ms: one lost packet would lose a node',
+    },
+    {
+      what: 'weights that are all 0',
+      args: () => ['--weights', '0,0,0,0,0'],
+      code: 2,
+      says: () => '--weights: "0,0,0,0,0" must be five numbers from 0, not all 0',
+    },
+  ])('coordinator, $what', async ({ args, code, says }) => {
+    const ended = await coordinator(args());
+    expect(ended.stderr).toContain(says());
+    expect(ended).toMatchObject({ code, stderr: expect.not.stringContaining('    at ') as string });
+  });
+
+  it('coordinator, a bad value in the environment', async () => {
+    expect(await coordinator([], { CLOUDLESS_COORDINATOR_LEASE: 'long' })).toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining('environment: CLOUDLESS_COORDINATOR_LEASE: "long" must be a duration') as string,
+    });
+  });
+
+  it.each([
+    { what: '--listen in use', args: () => ['--listen', `127.0.0.1:${port}`], code: 1, says: () => inUse('--listen') },
+    {
+      what: 'a data directory in use',
+      args: () => ['--data-dir', path('agent-1')],
+      code: 1,
+      says: () => `data directory ${path('agent-1')} is used by another agent, process ${cluster.agent('agent-1').pid}`,
+    },
+    {
+      what: 'a data directory that others can read',
+      args: () => ['--data-dir', path('open')],
+      code: 1,
+      says: () => `data directory ${path('open')} is open to others: make it private (chmod 700 ${path('open')})`,
+    },
+    {
+      what: 'a data directory that is a file',
+      args: () => ['--data-dir', path('file')],
+      code: 1,
+      says: () => `${path('file')} is not a directory`,
+    },
+    {
+      what: 'an address of the network',
+      args: () => ['--listen', '0.0.0.0:0'],
+      code: 2,
+      says: () => '--listen: "0.0.0.0" is not a loopback address; without TLS only',
+    },
+    {
+      what: 'a coordinator on another machine',
+      args: () => ['--coordinator', 'http://10.0.0.1:8080'],
+      code: 2,
+      says: () => '--coordinator: "http://10.0.0.1:8080" is not on this machine; without TLS only',
+    },
+    { what: 'an unknown flag', args: () => ['--nmae', 'a'], code: 2, says: () => "unknown option '--nmae'" },
+    {
+      what: 'an unknown key',
+      args: () => ['--config', path('settings.yaml')],
+      code: 2,
+      says: () => `${path('settings.yaml')}: prot: is no setting; there are name, `,
+    },
+    {
+      what: 'a name that is no label',
+      args: () => ['--name', 'Bad_Name'],
+      code: 2,
+      says: () => '--name: "Bad_Name" must be a DNS label',
+    },
+    {
+      what: 'a port range that is none',
+      args: () => ['--port-range', '9-1'],
+      code: 2,
+      says: () => '--port-range: "9-1" must be two ports in order, such as 20000-29999',
+    },
+  ])('agent, $what', async ({ args, code, says }) => {
+    const ended = await leavesEverything(() => agent(args()));
+    expect(ended.stderr).toContain(says());
+    expect(ended).toMatchObject({ code, stderr: expect.not.stringContaining('    at ') as string });
+  });
+
+  it('leaves no process behind', () => {
+    expect(processesUsing(path('other'))).toEqual([]);
+  });
+});
+
+describe('a coordinator that cannot be reached', () => {
+  it('cloudlessctl ends with 5, the address and what to check', async () => {
+    const server = createServer().listen(0, '127.0.0.1');
+    await new Promise((resolve) => server.once('listening', resolve));
+    const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+    await new Promise((resolve) => server.close(resolve));
+    expect(await cluster.ctl('--server', url, 'get', 'workloads')).toEqual({
+      code: 5,
+      stdout: '',
+      stderr:
+        `cloudlessctl: cannot reach the coordinator at ${url}: connection refused. Is it running (npm start)? ` +
+        `Check --server, CLOUDLESS_SERVER or a context in ${join(cluster.directory, 'no-config.yaml')}\n`,
+    });
+  });
+
+  it('an agent says so once, keeps trying, and joins when it is there', async () => {
+    const dials = new Counter();
+    const dead = createServer((socket) => {
+      dials.add();
+      socket.destroy();
+    }).listen(0, '127.0.0.1');
+    await new Promise((resolve) => dead.once('listening', resolve));
+    const { port } = dead.address() as AddressInfo;
+    const agent = startAgent('late', `http://127.0.0.1:${port}`);
+    let coordinator: Running | undefined;
+    try {
+      await agent.logged('agent ready');
+      await dials.reached(6);
+      const said = agent.lines.filter((line) => line.includes('no session'));
+      expect(said.map((line) => JSON.parse(line) as unknown)).toMatchObject([
+        { level: 'warn', message: 'no session; what runs goes on', coordinator: `http://127.0.0.1:${port}` },
+      ]);
+      await new Promise((resolve) => dead.close(resolve));
+      const args = ['--port', String(port), '--ops-port', '0', '--data-dir', join(cluster.directory, 'late-coordinator')];
+      coordinator = Running.start(process.execPath, [bundleOf('coordinator'), ...args]);
+      await agent.logged('session established');
+    } finally {
+      dead.close();
+      await agent.kill('SIGTERM');
+      await coordinator?.kill('SIGTERM');
+    }
+  });
+
+  it('an agent whose name another machine has says so once, and gets no node', async () => {
+    const agent = startAgent('agent-1', cluster.url, 'impostor');
+    try {
+      await agent.logged('agent ready');
+      const refused = async (): Promise<number> => {
+        const metrics = await (await fetch(`${cluster.opsUrl}/metrics`)).text();
+        return Number(/EnrollNode",code="already_exists"\} (\d+)/.exec(metrics)?.[1] ?? 0);
+      };
+      const before = await refused();
+      while ((await refused()) < before + 3);
+      const said = agent.lines.filter((line) => line.includes('no session'));
+      expect(said.map((line) => JSON.parse(line) as unknown)).toMatchObject([
+        {
+          level: 'error',
+          message: 'no session: the coordinator and this agent do not fit',
+          error: 'node "agent-1" is enrolled by another machine; choose another name, or remove that node first',
+        },
+      ]);
+      expect(await cluster.client.listNodes({})).toMatchObject({
+        nodes: [{ id: 'agent-1', status: { phase: 1, replicaCount: 1 } }],
+      });
+    } finally {
+      await agent.kill('SIGTERM');
+    }
+  });
+
+  function startAgent(name: string, url: string, directory = name): Running {
+    const args = [
+      '--name',
+      name,
+      '--coordinator',
+      url,
+      '--data-dir',
+      join(cluster.directory, directory),
+      '--stop-workloads-on-exit',
+    ];
+    return Running.start(process.execPath, [bundleOf('agent'), ...args]);
+  }
+});
+
+/** Counts, and tells who waits for a number. */
+class Counter {
+  private count = 0;
+  private waiting: { readonly wanted: number; readonly resolve: () => void }[] = [];
+
+  add(): void {
+    this.count += 1;
+    for (const { wanted, resolve } of this.waiting) if (this.count >= wanted) resolve();
+  }
+
+  reached(wanted: number): Promise<void> {
+    return new Promise((resolve) => {
+      this.waiting.push({ wanted, resolve });
+      if (this.count >= wanted) resolve();
+    });
+  }
+}
