@@ -31,6 +31,7 @@ export class CommandLine {
   }
 }
 
-function quoted(word: string): string {
+/** A word as it can be typed into a shell. */
+export function quoted(word: string): string {
   return /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", `'\\''`)}'`;
 }

@@ -1,7 +1,8 @@
 import { clone, create } from '@bufbuild/protobuf';
-import { durationFromMs } from '@bufbuild/protobuf/wkt';
+import { durationFromMs, durationMs } from '@bufbuild/protobuf/wkt';
 import {
   DisconnectSchema,
+  Disconnect_Mode,
   ResourceListSchema,
   ResourcesSchema,
   RestartPolicySchema,
@@ -9,6 +10,8 @@ import {
   RolloutSchema,
   WorkloadSpecSchema,
   PlacementSchema,
+  type Disconnect,
+  type Placement,
   type WorkloadSpec,
 } from './gen.js';
 
@@ -29,8 +32,13 @@ export const DEFAULTS = {
   /** For ON_FAILURE; the other policies have no limit. */
   onFailureMaxRetries: 3,
   stopAfterMs: 10_000,
+  lostAfterMs: 0,
+  pauseMs: 0,
+  maxSkew: 1,
+  topology: 'node',
   namespace: 'default',
   pageSize: 100,
+  maxPageSize: 1_000,
 } as const;
 
 /** The namespace a request means. */
@@ -43,7 +51,10 @@ export function portNameOf(port: { readonly name: string; readonly containerPort
   return port.name === '' ? `port-${port.containerPort}` : port.name;
 }
 
-/** A copy of the spec in which every absent field has its default. `min_available` stays: its default depends on the count. */
+/**
+ * A copy of the spec in which every absent field has its default. Two stay absent: `min_available`, whose default depends on
+ * the count, and `max_retries` where there is no limit. Doing it twice changes nothing more.
+ */
 export function withDefaults(spec: WorkloadSpec): WorkloadSpec {
   const full = clone(WorkloadSpecSchema, spec);
   full.replicas ??= DEFAULTS.replicas;
@@ -53,6 +64,7 @@ export function withDefaults(spec: WorkloadSpec): WorkloadSpec {
   full.resources.requests.cpuMillis ??= DEFAULTS.cpuMillis;
   full.resources.requests.memoryBytes ??= DEFAULTS.memoryBytes;
   full.placement ??= create(PlacementSchema);
+  fillPlacement(full.placement);
   full.restart ??= create(RestartPolicySchema);
   if (full.restart.policy === RestartPolicy_Policy.ON_FAILURE) full.restart.maxRetries ??= DEFAULTS.onFailureMaxRetries;
   full.terminationGracePeriod ??= durationFromMs(DEFAULTS.terminationGraceMs);
@@ -62,8 +74,26 @@ export function withDefaults(spec: WorkloadSpec): WorkloadSpec {
   full.rollout.maxSurge ??= DEFAULTS.maxSurge;
   full.rollout.maxUnavailable ??= DEFAULTS.maxUnavailable;
   full.rollout.minReadyDuration ??= durationFromMs(DEFAULTS.minReadyMs);
+  full.rollout.progressDeadline ??= durationFromMs(DEFAULTS.progressDeadlineMs);
+  full.rollout.maxFailedNew ??= DEFAULTS.maxFailedNew;
+  full.rollout.pauseDuration ??= durationFromMs(DEFAULTS.pauseMs);
   full.disconnect ??= create(DisconnectSchema);
+  fillDisconnect(full.disconnect);
   return full;
+}
+
+function fillPlacement({ spread, affinity, antiAffinity }: Placement): void {
+  if (spread?.maxSkew === 0) spread.maxSkew = DEFAULTS.maxSkew;
+  for (const term of [...(affinity?.workloads ?? []), ...(antiAffinity?.workloads ?? [])]) {
+    if (term.topology === '') term.topology = DEFAULTS.topology;
+  }
+}
+
+/** Exclusive replicas are given twice the time in which they stop themselves. */
+function fillDisconnect(disconnect: Disconnect): void {
+  disconnect.stopAfter ??= durationFromMs(DEFAULTS.stopAfterMs);
+  const exclusive = disconnect.mode === Disconnect_Mode.EXCLUSIVE;
+  disconnect.lostAfter ??= durationFromMs(exclusive ? 2 * durationMs(disconnect.stopAfter) : DEFAULTS.lostAfterMs);
 }
 
 /** The replica template: the spec with its defaults, without what a new version is not needed for. */

@@ -1,4 +1,4 @@
-import { CloudlessError, type ErrorKind } from '@cloudless/base';
+import { CloudlessError, StoppedError, type ErrorKind } from '@cloudless/base';
 import { Code, ConnectError, type Interceptor } from '@connectrpc/connect';
 
 const codeOf: Record<ErrorKind, Code> = {
@@ -31,14 +31,23 @@ export function kindOfCode(code: Code): ErrorKind {
 
 /**
  * What goes to the caller: a `ConnectError` passes, our kinds get their code, the rest is `internal error` and keeps its
- * cause on this side.
+ * cause on this side. A wait that was stopped gives the reason of its signal, as that of a call whose deadline has passed.
  */
 export function toConnectError(reason: unknown): ConnectError {
   if (reason instanceof ConnectError) return reason;
   if (reason instanceof CloudlessError && reason.kind !== 'internal') {
     return new ConnectError(reason.message, codeOf[reason.kind], undefined, undefined, reason);
   }
+  if (isStopped(reason)) {
+    if (reason.cause instanceof ConnectError) return reason.cause;
+    return new ConnectError('stopped before it was done', Code.Unavailable, undefined, undefined, reason);
+  }
   return new ConnectError('internal error', Code.Internal, undefined, undefined, reason);
+}
+
+/** `sleep` ends so when its signal is aborted, and Node's own calls end with an `AbortError`. */
+function isStopped(reason: unknown): reason is Error {
+  return reason instanceof StoppedError || (reason instanceof Error && reason.name === 'AbortError');
 }
 
 /** What a client makes of a failed call: one of our kinds with the server's message. */

@@ -12,6 +12,7 @@ export type LabelSelector = readonly LabelCondition[];
 
 const KEY = '[A-Za-z0-9](?:[A-Za-z0-9._/-]*[A-Za-z0-9])?';
 const VALUE = '[A-Za-z0-9._-]*';
+const WHOLE_VALUE = new RegExp(`^${VALUE}$`);
 const SET = new RegExp(`^(${KEY})\\s+(in|notin)\\s*\\(([^()]*)\\)$`);
 const EQUAL = new RegExp(`^(${KEY})\\s*(=|==|!=)\\s*(${VALUE})$`);
 const EXISTS = new RegExp(`^(!?)\\s*(${KEY})$`);
@@ -29,7 +30,8 @@ export function parseLabelSelector(text: string, field = 'label_selector'): Labe
 function parseCondition(part: string, field: string): LabelCondition {
   const set = SET.exec(part);
   if (set?.[1] !== undefined && set[3] !== undefined) {
-    return { kind: set[2] === 'in' ? 'in' : 'notIn', key: set[1], values: set[3].split(',').map((value) => value.trim()) };
+    const values = set[3].split(',').map((value) => value.trim());
+    if (values.every((value) => WHOLE_VALUE.test(value))) return { kind: set[2] === 'in' ? 'in' : 'notIn', key: set[1], values };
   }
   const equal = EQUAL.exec(part);
   if (equal?.[1] !== undefined && equal[3] !== undefined) {

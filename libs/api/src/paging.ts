@@ -11,10 +11,10 @@ export interface Page<Item> {
 /**
  * Cuts one page out of items that are sorted by a key. A token names the last key it showed, so concurrent changes
  * neither repeat nor skip what stays.
- * @param sorted - All items, in ascending order of `keyOf` (descending where the list runs backwards, see `compare`).
- * @param request - `pageSize` 0 means 100.
+ * @param sorted - All items, in the order that `compare` gives to their keys; no key twice.
+ * @param request - `pageSize`: 0 to 1000, 0 means 100.
  * @param compare - Order of two keys; default ascending by code unit.
- * @throws {@link InvalidInputError} for a token this server did not make.
+ * @throws {@link InvalidInputError} for a token that no list of this API made, or another page size.
  */
 export function pageOf<Item>(
   sorted: readonly Item[],
@@ -22,13 +22,20 @@ export function pageOf<Item>(
   request: { readonly pageSize: number; readonly pageToken: string },
   compare: (a: string, b: string) => number = (a, b) => (a < b ? -1 : a > b ? 1 : 0),
 ): Page<Item> {
-  const size = request.pageSize === 0 ? DEFAULTS.pageSize : request.pageSize;
+  const size = pageSizeOf(request.pageSize);
   const after = request.pageToken === '' ? undefined : parsePageToken(request.pageToken);
   const start = after === undefined ? 0 : firstAfter(sorted, keyOf, after, compare);
   const items = sorted.slice(start, start + size);
   const last = items.at(-1);
   const more = last !== undefined && start + size < sorted.length;
   return { items, nextPageToken: more ? toPageToken(keyOf(last)) : '' };
+}
+
+function pageSizeOf(asked: number): number {
+  if (!Number.isInteger(asked) || asked < 0 || asked > DEFAULTS.maxPageSize) {
+    throw new InvalidInputError([{ field: 'page_size', message: `must be from 0 to ${DEFAULTS.maxPageSize}` }]);
+  }
+  return asked === 0 ? DEFAULTS.pageSize : asked;
 }
 
 function firstAfter<Item>(

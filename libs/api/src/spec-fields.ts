@@ -1,7 +1,6 @@
 import { InvalidInputError } from '@cloudless/base';
-import { clone, type DescField, type DescMessage, type Message } from '@bufbuild/protobuf';
+import { clone, toJson, type DescField, type DescMessage, type JsonValue } from '@bufbuild/protobuf';
 import { reflect, type ReflectMessage } from '@bufbuild/protobuf/reflect';
-import { toJson, type JsonValue } from '@bufbuild/protobuf';
 import { WorkloadSpecSchema, type WorkloadSpec } from './gen.js';
 
 /** One leaf that differs between two specs. */
@@ -19,7 +18,7 @@ export interface SpecChange {
  * @param paths - The update mask; absent changes exactly the fields present in `patch`: messages are entered, lists, maps
  *   and scalars replaced. `*` replaces the whole spec, but keeps `replicas` where the patch has none. A named path takes
  *   the patch's value, or is cleared where the patch has none.
- * @throws {@link InvalidInputError} for a path that names no field.
+ * @throws {@link InvalidInputError} listing every path that names no field.
  */
 export function updateSpec(current: WorkloadSpec, patch: WorkloadSpec, paths: readonly string[] | undefined): WorkloadSpec {
   if (paths === undefined || paths.length === 0) {
@@ -33,10 +32,12 @@ export function updateSpec(current: WorkloadSpec, patch: WorkloadSpec, paths: re
     if (replaced.replicas === undefined && current.replicas !== undefined) replaced.replicas = current.replicas;
     return replaced;
   }
-  const updated = clone(WorkloadSpecSchema, current);
-  const source = clone(WorkloadSpecSchema, patch);
-  for (const path of paths) applyPath(reflect(WorkloadSpecSchema, updated), reflect(WorkloadSpecSchema, source), path);
-  return updated;
+  const wrong = paths.flatMap((path) => pathProblem(WorkloadSpecSchema, path));
+  if (wrong.length > 0) throw new InvalidInputError(wrong.map((message) => ({ field: 'update_mask', message })));
+  const updated = reflect(WorkloadSpecSchema, clone(WorkloadSpecSchema, current));
+  const source = reflect(WorkloadSpecSchema, clone(WorkloadSpecSchema, patch));
+  for (const path of paths) takePath(updated, source, path.split('.'));
+  return updated.message as WorkloadSpec;
 }
 
 /** Only our own messages are entered; a Duration or Timestamp is one value. */
@@ -52,25 +53,32 @@ function mergePresent(target: ReflectMessage, patch: ReflectMessage): void {
   }
 }
 
-function applyPath(target: ReflectMessage, source: ReflectMessage, path: string): void {
-  const [head, ...rest] = path.split('.');
-  const field = target.fields.find(({ name }) => name === head);
-  if (field === undefined) {
-    throw new InvalidInputError([{ field: 'update_mask', message: `"${head ?? ''}" is no field of ${target.desc.name}` }]);
+function pathProblem(schema: DescMessage, path: string): readonly string[] {
+  let inner: DescMessage = schema;
+  const names = path.split('.');
+  for (const [index, name] of names.entries()) {
+    const field = inner.fields.find((known) => known.name === name);
+    if (field === undefined) return [`"${path}": "${name}" is no field of ${inner.name}`];
+    if (index === names.length - 1) return [];
+    if (!isEntered(field)) return [`"${path}" goes below "${name}", which is replaced as a whole`];
+    inner = field.message;
   }
-  if (rest.length === 0) {
-    if (source.isSet(field)) target.set(field, source.get(field));
+  return [];
+}
+
+/** @param source - Absent where the patch has nothing: then the field is cleared. */
+function takePath(target: ReflectMessage, source: ReflectMessage | undefined, [head, ...rest]: readonly string[]): void {
+  const field = target.fields.find(({ name }) => name === head);
+  if (field === undefined) return;
+  const isGiven = source?.isSet(field) ?? false;
+  if (rest.length === 0 || !isEntered(field)) {
+    if (isGiven) target.set(field, source?.get(field));
     else target.clear(field);
     return;
   }
-  if (!isEntered(field)) {
-    throw new InvalidInputError([
-      { field: 'update_mask', message: `"${path}" goes below "${head ?? ''}", which is replaced as a whole` },
-    ]);
-  }
-  const inner = reflect(field.message, target.isSet(field) ? target.get(field).message : undefined);
-  const innerSource = reflect(field.message, source.isSet(field) ? source.get(field).message : undefined);
-  applyPath(inner, innerSource, rest.join('.'));
+  if (!isGiven && !target.isSet(field)) return; // nothing to clear, so nothing to make
+  const inner = target.isSet(field) ? target.get(field) : reflect(field.message);
+  takePath(inner, isGiven ? source?.get(field) : undefined, rest);
   target.set(field, inner);
 }
 
@@ -96,10 +104,10 @@ function diffMessages(before: ReflectMessage | undefined, after: ReflectMessage 
         ? inner
         : [change(path, hasBefore ? {} : undefined, hasAfter ? {} : undefined)];
     }
-    const left = hasBefore ? jsonOf(before?.message, field) : undefined;
-    const right = hasAfter ? jsonOf(after?.message, field) : undefined;
+    const left = hasBefore ? jsonOf(before, field) : undefined;
+    const right = hasAfter ? jsonOf(after, field) : undefined;
     if (field.fieldKind === 'map') return diffMaps(path, left, right);
-    return JSON.stringify(left) === JSON.stringify(right) ? [] : [change(path, left, right)];
+    return isSame(left, right) ? [] : [change(path, left, right)];
   });
 }
 
@@ -108,18 +116,25 @@ function diffMaps(path: string, before: JsonValue | undefined, after: JsonValue 
   const right = asObject(after);
   return [...new Set([...Object.keys(left), ...Object.keys(right)])]
     .sort()
-    .filter((key) => left[key] !== right[key])
-    .map((key) => change(`${path}["${key}"]`, left[key], right[key]));
+    .filter((key) => !isSame(left[key], right[key]))
+    .map((key) => change(`${path}[${JSON.stringify(key)}]`, left[key], right[key]));
 }
 
 function asObject(value: JsonValue | undefined): { readonly [key: string]: JsonValue } {
   return typeof value === 'object' && value !== null && !Array.isArray(value) ? value : {};
 }
 
-/** The JSON of one field: that of the message, taken apart. */
-function jsonOf(message: Message | undefined, field: DescField): JsonValue | undefined {
+/** Both come from one schema, so equal values have their keys in one order. */
+function isSame(left: JsonValue | undefined, right: JsonValue | undefined): boolean {
+  return left === right || JSON.stringify(left) === JSON.stringify(right);
+}
+
+/** The JSON of one field, by way of a message that has nothing else. */
+function jsonOf(message: ReflectMessage | undefined, field: DescField): JsonValue | undefined {
   if (message === undefined) return undefined;
-  return asObject(toJson(field.parent, message))[field.jsonName];
+  const alone = reflect(field.parent);
+  alone.set(field, message.get(field));
+  return asObject(toJson(field.parent, alone.message))[field.jsonName];
 }
 
 function change(path: string, before: JsonValue | undefined, after: JsonValue | undefined): SpecChange {

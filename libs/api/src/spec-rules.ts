@@ -1,6 +1,5 @@
 import { CloudlessError, InvalidInputError, type Violation } from '@cloudless/base';
-import { isFieldSet, type Message } from '@bufbuild/protobuf';
-import { type reflect } from '@bufbuild/protobuf/reflect';
+import { isFieldSet, type DescMessage, type Message } from '@bufbuild/protobuf';
 import { durationMs, type Duration } from '@bufbuild/protobuf/wkt';
 import { DEFAULTS, portNameOf } from './defaults.js';
 import {
@@ -41,14 +40,20 @@ function* startRules(spec: WorkloadSpec): Generator<Violation> {
   if (spec.image === '' && spec.command.length > 0 && spec.runtime === 'cri') {
     yield { field: 'spec.runtime', message: 'cri needs an image' };
   }
-  for (const key of Object.keys(spec.env)) {
-    if (key.includes('\0')) yield { field: `spec.env["${key}"]`, message: 'must not contain a NUL character' };
-  }
-  for (const [index, word] of [...spec.command, ...spec.args].entries()) {
-    if (!word.includes('\0')) continue;
-    const inCommand = index < spec.command.length;
-    const field = inCommand ? `spec.command[${index}]` : `spec.args[${index - spec.command.length}]`;
-    yield { field, message: 'must not contain a NUL character' };
+  if (/[\s\p{Cc}]/u.test(spec.image)) yield { field: 'spec.image', message: 'must be an image reference without spaces' };
+  yield* nulRules(spec);
+}
+
+/** The operating system ends arguments, names and paths at a NUL. */
+function* nulRules({ command, args, env, workingDir }: WorkloadSpec): Generator<Violation> {
+  const texts: readonly (readonly [string, string])[] = [
+    ...command.map((word, index) => [`spec.command[${index}]`, word] as const),
+    ...args.map((word, index) => [`spec.args[${index}]`, word] as const),
+    ...Object.entries(env).map(([key, value]) => [`spec.env[${JSON.stringify(key)}]`, key + value] as const),
+    ['spec.working_dir', workingDir],
+  ];
+  for (const [field, text] of texts) {
+    if (text.includes('\0')) yield { field, message: 'must not contain a NUL character' };
   }
 }
 
@@ -66,22 +71,25 @@ function* portRules(spec: WorkloadSpec): Generator<Violation> {
   }
 }
 
-function* resourceRules(spec: WorkloadSpec): Generator<Violation> {
-  const { requests, limits } = spec.resources ?? {};
-  const cpu = limits?.cpuMillis ?? 0;
-  const memory = limits?.memoryBytes ?? 0n;
-  if (cpu > 0 && (requests?.cpuMillis ?? DEFAULTS.cpuMillis) > cpu) {
-    yield {
-      field: 'spec.resources.limits.cpu_millis',
-      message: `${cpu} is below the request of ${requests?.cpuMillis ?? DEFAULTS.cpuMillis}`,
-    };
-  }
-  if (memory > 0n && (requests?.memoryBytes ?? DEFAULTS.memoryBytes) > memory) {
-    yield {
-      field: 'spec.resources.limits.memory_bytes',
-      message: `${memory} is below the request of ${requests?.memoryBytes ?? DEFAULTS.memoryBytes}`,
-    };
-  }
+function* resourceRules({ resources }: WorkloadSpec): Generator<Violation> {
+  const { requests, limits } = resources ?? {};
+  yield* limitRule('cpu_millis', limits?.cpuMillis, requests?.cpuMillis, DEFAULTS.cpuMillis);
+  yield* limitRule('memory_bytes', limits?.memoryBytes, requests?.memoryBytes, DEFAULTS.memoryBytes);
+}
+
+/** A limit of 0 is none. */
+function* limitRule<Amount extends number | bigint>(
+  name: string,
+  limit: Amount | undefined,
+  request: Amount | undefined,
+  defaultRequest: Amount,
+): Generator<Violation> {
+  if (limit === undefined || limit <= 0 || (request ?? defaultRequest) <= limit) return;
+  const below =
+    request === undefined
+      ? `the default request of ${defaultRequest}; set spec.resources.requests.${name}`
+      : `the request of ${request}`;
+  yield { field: `spec.resources.limits.${name}`, message: `${limit} is below ${below}` };
 }
 
 function* restartRules(spec: WorkloadSpec): Generator<Violation> {
@@ -127,11 +135,11 @@ function unsupportedFields(spec: WorkloadSpec): string[] {
     ['spec.rollout.progress_deadline', differs(rollout?.progressDeadline, DEFAULTS.progressDeadlineMs)],
     ['spec.rollout.max_failed_new', (rollout?.maxFailedNew ?? DEFAULTS.maxFailedNew) !== DEFAULTS.maxFailedNew],
     ['spec.rollout.on_failure', (rollout?.onFailure ?? Rollout_OnFailure.PAUSE) !== Rollout_OnFailure.PAUSE],
-    ['spec.rollout.pause_duration', differs(rollout?.pauseDuration, 0)],
+    ['spec.rollout.pause_duration', differs(rollout?.pauseDuration, DEFAULTS.pauseMs)],
     ['spec.rollout.promotion', (rollout?.promotion ?? Rollout_Promotion.AUTO) !== Rollout_Promotion.AUTO],
     ['spec.rollout.steps', (rollout?.steps.length ?? 0) > 0],
     ['spec.disconnect.mode', (disconnect?.mode ?? Disconnect_Mode.AVAILABLE) !== Disconnect_Mode.AVAILABLE],
-    ['spec.disconnect.lost_after', differs(disconnect?.lostAfter, 0)],
+    ['spec.disconnect.lost_after', differs(disconnect?.lostAfter, DEFAULTS.lostAfterMs)],
     ['spec.disconnect.stop_after', differs(disconnect?.stopAfter, DEFAULTS.stopAfterMs)],
   ];
   return checks.filter(([, refused]) => refused).map(([field]) => field);
@@ -150,6 +158,6 @@ function differs(duration: Duration | undefined, defaultMs: number): boolean {
 }
 
 /** A message counts as written when any of its fields is: an empty one means its defaults. */
-function isPresent(schema: Parameters<typeof reflect>[0], message: Message | undefined): boolean {
-  return message !== undefined && schema.fields.some((field) => isFieldSet(message as never, field));
+function isPresent(schema: DescMessage, message: Message | undefined): boolean {
+  return message !== undefined && schema.fields.some((field) => isFieldSet(message, field));
 }

@@ -19,16 +19,19 @@ function* malformedIn(message: ReflectMessage, prefix: string): Generator<Violat
     const path = `${prefix}${field.name}`;
     if (field.fieldKind === 'message') yield* check(inner, message.get(field), path);
     else if (field.fieldKind === 'list') {
-      for (const [index, item] of [...message.get(field)].entries()) yield* check(inner, item as ReflectMessage, `${path}[${index}]`);
+      for (const [index, item] of [...message.get(field)].entries())
+        yield* check(inner, item as ReflectMessage, `${path}[${index}]`);
     } else if (field.fieldKind === 'map') {
-      for (const [key, item] of message.get(field)) yield* check(inner, item as ReflectMessage, `${path}[${JSON.stringify(key)}]`);
+      for (const [key, item] of message.get(field))
+        yield* check(inner, item as ReflectMessage, `${path}[${JSON.stringify(key)}]`);
     }
   }
 }
 
 function* check(schema: DescMessage, { message }: ReflectMessage, path: string): Generator<Violation> {
   if (schema.typeName === DurationSchema.typeName) {
-    if (!isDuration(message as Duration)) yield { field: path, message: 'must be a duration within 10000 years, with seconds and nanos of one sign' };
+    if (!isDuration(message as Duration))
+      yield { field: path, message: 'must be a duration within 10000 years, with seconds and nanos of one sign' };
   } else if (schema.typeName === TimestampSchema.typeName) {
     if (!isTimestamp(message as Timestamp)) yield { field: path, message: 'must be a time of the years 1 to 9999' };
   } else yield* malformedTimes(schema, message, `${path}.`);
@@ -54,20 +57,22 @@ function messageOf(field: DescField): DescMessage | undefined {
   return field.fieldKind === 'enum' || field.fieldKind === 'scalar' ? undefined : field.message;
 }
 
-const known = new Map<DescMessage, boolean>([
-  [DurationSchema, true],
-  [TimestampSchema, true],
-]);
+const known = new Map<DescMessage, boolean>();
 
-/** Whether a message can hold a time at any depth. Found once for each schema; a message within itself adds nothing. */
+/** Whether a message can hold a time at any depth. Found once for each schema. */
 function leadsToTimes(schema: DescMessage): boolean {
-  const found = known.get(schema);
-  if (found !== undefined) return found;
-  known.set(schema, false);
-  const leads = schema.fields.some((field) => {
-    const inner = messageOf(field);
-    return inner !== undefined && leadsToTimes(inner);
-  });
-  known.set(schema, leads);
-  return leads;
+  const found = known.get(schema) ?? reachableFrom(schema).some(isTime);
+  known.set(schema, found);
+  return found;
+}
+
+function isTime({ typeName }: DescMessage): boolean {
+  return typeName === DurationSchema.typeName || typeName === TimestampSchema.typeName;
+}
+
+/** A set grows while it is walked, and so ends for a message within itself. */
+function reachableFrom(schema: DescMessage): DescMessage[] {
+  const reached = new Set([schema]);
+  for (const { fields } of reached) for (const inner of fields.map(messageOf)) if (inner !== undefined) reached.add(inner);
+  return [...reached];
 }

@@ -1,0 +1,14 @@
+import { quoted } from './run-command.js';
+
+describe('quoted', () => {
+  it.each([
+    ['plain', 'plain'],
+    ['--limit=8', '--limit=8'],
+    ['two words', "'two words'"],
+    ["it's", "'it'\\''s'"],
+    ['$HOME', "'$HOME'"],
+    ['', "''"],
+  ])('%j is shown as %s, as a shell would take it', (word, shown) => {
+    expect(quoted(word)).toBe(shown);
+  });
+});
