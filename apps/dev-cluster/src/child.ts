@@ -52,9 +52,10 @@ export class Child {
     const ready = new Promise<ReadyFields>((resolve, reject) => {
       const onLine = (line: string): void => {
         file.write(`${line}\n`);
-        child.remember(line);
         options.onLine(line);
         const fields = parseLine(line);
+        // What a program says to people is not JSON; its log is in the file.
+        if (fields === undefined) child.remember(line);
         if (fields?.['message'] === options.readyMessage) resolve(fields);
       };
       for (const stream of [spawned.stdout, spawned.stderr]) createInterface({ input: stream }).on('line', onLine);

@@ -18,14 +18,21 @@ function aCoordinator(): { calls: string[]; coordinator: Parameters<typeof runCl
           note(`plan ${request.updateMask?.paths.join() ?? ''}`, request);
           if (request.name === 'same') return { action: WorkloadPlan_Action.NOTHING };
           if (request.name === 'job')
-            return { action: WorkloadPlan_Action.CREATE, unplaced: 1, unplacedReason: 'no node has a container runtime' };
+            return {
+              action: WorkloadPlan_Action.CREATE,
+              newVersion: true,
+              unplaced: 1,
+              unplacedReason: 'no node has a container runtime',
+            };
           return {
             action: WorkloadPlan_Action.UPDATE,
             changes: [
               { path: 'replicas', before: '2', after: '3' },
               { path: 'image', before: '', after: '"nginx"' },
+              { path: 'args', before: '', after: JSON.stringify(['x'.repeat(200)]) },
             ],
             newVersion: true,
+            generation: 7n,
             placements: [{ nodeId: 'n1' }, { nodeId: 'n2' }, { nodeId: 'n1' }],
             steps: [{ description: 'create 1 of version 2', ready: 2, live: 3 }],
             lowestReady: 2,
@@ -39,7 +46,7 @@ function aCoordinator(): { calls: string[]; coordinator: Parameters<typeof runCl
           return aWorkload({ namespace: request.namespace, name: request.name });
         },
         updateWorkload: (request: UpdateWorkloadRequest) => {
-          note(`update ${request.updateMask?.paths.join() ?? ''} ${request.requestId}`, request);
+          note(`update ${request.updateMask?.paths.join() ?? ''} ${request.requestId} at ${request.expectedGeneration}`, request);
           return aWorkload();
         },
         getWorkload: (request) => aWorkload({ namespace: request.namespace, name: request.name }),
@@ -58,13 +65,14 @@ describe('apply', () => {
       'plan * default/web',
       'plan * default/same',
       'plan * batch/job',
-      'update * r/default/web default/web',
+      'update * r/default/web at 7 default/web',
       'create r/batch/job batch/job',
     ]);
     expect(result.stdout).toBe(
       `workload default/web: update
   replicas: 2 -> 3
   image: (absent) -> "nginx"
+  args: (absent) -> ["${'x'.repeat(58)} … ${'x'.repeat(58)}"]
   a new version: every replica is replaced
   new replicas on: n1 (2), n2 (1)
   1. create 1 of version 2 (at least 2 ready, 3 live)

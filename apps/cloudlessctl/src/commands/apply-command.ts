@@ -53,7 +53,7 @@ async function apply(invocation: Invocation): Promise<void> {
 async function applyOne(
   session: Session,
   { namespace, name, spec }: ManifestWorkload,
-  { action }: WorkloadPlan,
+  { action, generation: expectedGeneration }: WorkloadPlan,
   many: boolean,
 ): Promise<Workload> {
   const requestId = session.requestId(many ? `${namespace}/${name}` : undefined);
@@ -63,8 +63,9 @@ async function applyOne(
     await session.tell(`${labelOf(created)}: created`);
     return created;
   }
-  // The mask replaces the whole spec, save that a manifest without a replica count keeps the present one.
-  const request = { namespace, name, spec, updateMask: { paths: ['*'] }, requestId };
+  // The mask replaces the whole spec, save that a manifest without a replica count keeps the present one. What was shown is
+  // what happens: had the workload changed since the plan, the update is refused.
+  const request = { namespace, name, spec, updateMask: { paths: ['*'] }, requestId, expectedGeneration };
   const updated = await session.client.updateWorkload(request, session.callOptions());
   await session.tell(`${labelOf(updated)}: updated`);
   return updated;

@@ -9,16 +9,19 @@ import { replicaTable } from './workload-view.js';
 /** More steps than this say nothing more; the rest is counted. */
 const MAX_STEPS = 20;
 
+/** Longer values are abridged; `-o json` has them whole. */
+const MAX_VALUE = 120;
+
 /** What applying would do: the difference by path, then where replicas would go and in which steps. */
 export function planText(label: string, plan: WorkloadPlan, style: Style): string {
   if (plan.action === WorkloadPlan_Action.NOTHING) return `${label}: unchanged\n`;
   const lines = [`${label}: ${plan.action === WorkloadPlan_Action.CREATE ? 'create' : 'update'}`];
   for (const { path, before, after } of plan.changes) {
     const absent = '(absent)';
-    const change = `  ${path}: ${oneLine(before) || absent} -> ${oneLine(after) || absent}`;
+    const change = `  ${path}: ${abridged(before) || absent} -> ${abridged(after) || absent}`;
     lines.push(before === '' ? style.green(change) : after === '' ? style.red(change) : style.yellow(change));
   }
-  if (plan.newVersion) lines.push('  a new version: every replica is replaced');
+  if (plan.newVersion && plan.action === WorkloadPlan_Action.UPDATE) lines.push('  a new version: every replica is replaced');
   const nodes = new Map<string, number>();
   for (const { nodeId } of plan.placements) nodes.set(nodeId, (nodes.get(nodeId) ?? 0) + 1);
   if (nodes.size > 0)
@@ -36,6 +39,12 @@ export function planText(label: string, plan: WorkloadPlan, style: Style): strin
   }
   lines.push(...plan.warnings.map((warning) => style.yellow(`  warning: ${oneLine(warning)}`)));
   return `${lines.join('\n')}\n`;
+}
+
+/** A value on one line; a long one, such as a script among the arguments, loses its middle. */
+function abridged(value: string): string {
+  const line = oneLine(value);
+  return line.length <= MAX_VALUE ? line : `${line.slice(0, MAX_VALUE / 2)} … ${line.slice(-MAX_VALUE / 2)}`;
 }
 
 /** Why replicas are where they are: the summary, a verdict on each node, and the replicas. */

@@ -31,7 +31,7 @@ export function workloadTable(workloads: readonly Workload[], nowMs: number, sty
     headers,
     workloads.map((workload) => {
       const { namespace, name, spec, status, uid, createdAt } = workload;
-      const extra = [String(status?.version ?? 0), summaryOf(spec), formatLabels(spec?.labels ?? {}), uid];
+      const extra = [String(status?.version ?? 0), shorten(summaryOf(spec), false), formatLabels(spec?.labels ?? {}), uid];
       return [
         namespace,
         name,
