@@ -1,4 +1,5 @@
 import nx from '@nx/eslint-plugin';
+import jsoncParser from 'jsonc-eslint-parser';
 import tseslint from 'typescript-eslint';
 
 /** What a type of library may import: siblings by tag, packages by name. STYLE §1 is where this table comes from. */
@@ -112,6 +113,24 @@ export default tseslint.config(
     rules: {
       '@nx/enforce-module-boundaries': boundaries(true),
       '@typescript-eslint/no-non-null-assertion': 'off',
+    },
+  },
+  {
+    // What a library imports is what its package.json declares, no more and no less.
+    // The simulation is a test bed: it is not published.
+    files: ['libs/!(simulation)/package.json'],
+    plugins: { '@nx': nx },
+    languageOptions: { parser: jsoncParser },
+    rules: {
+      '@nx/dependency-checks': [
+        'error',
+        {
+          buildTargets: ['build'],
+          ignoredFiles: ['{projectRoot}/src/**/*.spec.ts', '{projectRoot}/src/**/testing/**', '{projectRoot}/jest.config.cjs'],
+          ignoredDependencies: ['@types/node'],
+          checkVersionMismatches: false,
+        },
+      ],
     },
   },
   {
