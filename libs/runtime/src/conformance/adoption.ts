@@ -1,5 +1,5 @@
 import { describe, expect, it } from '@jest/globals';
-import type { CurrentMachine } from './describe-container-runtime.js';
+import type { CurrentMachine } from './harness.js';
 import { ended, execOutcome, linesOf, numbered, started, textOf } from './helpers.js';
 
 /** A new caller finds and goes on with what the last one left. */

@@ -2,13 +2,10 @@ import { afterEach, beforeEach, describe } from '@jest/globals';
 import { describeAdoption } from './adoption.js';
 import { describeEvents } from './events.js';
 import { describeExec } from './exec.js';
-import type { RuntimeHarness, RuntimeMachine } from './harness.js';
+import type { CurrentMachine, RuntimeHarness, RuntimeMachine } from './harness.js';
 import { describeLifecycle } from './lifecycle.js';
 import { describeLogFollow } from './log-follow.js';
 import { describeLogs } from './logs.js';
-
-/** The machine of the test that runs now. */
-export type CurrentMachine = () => RuntimeMachine;
 
 /** What every container runtime must do. Call it at the top level of a spec. */
 export function describeContainerRuntime(name: string, harness: RuntimeHarness): void {

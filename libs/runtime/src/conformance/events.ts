@@ -1,5 +1,5 @@
 import { describe, expect, it } from '@jest/globals';
-import type { CurrentMachine } from './describe-container-runtime.js';
+import type { CurrentMachine } from './harness.js';
 import { ended, never, started } from './helpers.js';
 
 /** Starts and exits as they happen. */

@@ -1,7 +1,6 @@
 import { describe, expect, it } from '@jest/globals';
 import type { ContainerId } from '@cloudless/base';
-import type { CurrentMachine } from './describe-container-runtime.js';
-import type { RuntimeHarness } from './harness.js';
+import type { CurrentMachine, RuntimeHarness } from './harness.js';
 import { ended, execOutcome, never, started } from './helpers.js';
 
 /** Commands beside the main process. */

@@ -30,3 +30,6 @@ export interface RuntimeHarness {
   /** Lines of `number` that make the logs rotate at least once and still are all kept. */
   readonly rotatingLines: number;
 }
+
+/** The machine of the test that runs now. */
+export type CurrentMachine = () => RuntimeMachine;

@@ -1,7 +1,6 @@
 import { describe, expect, it } from '@jest/globals';
 import type { ContainerRequest } from '../container-runtime.js';
-import type { CurrentMachine } from './describe-container-runtime.js';
-import type { RuntimeHarness } from './harness.js';
+import type { CurrentMachine, RuntimeHarness } from './harness.js';
 import { aContainerId, aRequest, ended, execOutcome, linesOf, never, readUntil, started, textOf } from './helpers.js';
 
 /** Start, list, stop, remove. */

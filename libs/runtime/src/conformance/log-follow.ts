@@ -1,7 +1,6 @@
 import { describe, expect, it } from '@jest/globals';
 import type { LogLine } from '../container-runtime.js';
-import type { CurrentMachine } from './describe-container-runtime.js';
-import type { RuntimeHarness } from './harness.js';
+import type { CurrentMachine, RuntimeHarness } from './harness.js';
 import { ended, linesOf, never, numbered, readUntil, started, textOf } from './helpers.js';
 
 /** Reading on while the container writes. */

@@ -1,7 +1,7 @@
 import { describe, expect, it } from '@jest/globals';
 import type { ContainerId } from '@cloudless/base';
 import { MAX_LINE_BYTES } from '../line-splitter.js';
-import type { CurrentMachine } from './describe-container-runtime.js';
+import type { CurrentMachine } from './harness.js';
 import { ended, linesOf, numbered, started, textOf } from './helpers.js';
 
 /** Reading what has been written. */
