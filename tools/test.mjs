@@ -51,7 +51,7 @@ async function drift() {
 }
 
 const steps = {
-  format: check(() => run('prettier', ['--check', '--log-level', 'warn', '.'])),
+  format: check(() => run('prettier', ['--check', '--cache', '--log-level', 'warn', '.'])),
   // The boundary rule reads the project graph, which a fresh clone has not computed yet.
   lint: check(
     async () => (await run('nx', ['show', 'projects'], { stdio: 'ignore' })) || run('eslint', ['--max-warnings=0', '.']),

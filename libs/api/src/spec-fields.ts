@@ -58,7 +58,8 @@ function pathProblem(schema: DescMessage, path: string): readonly string[] {
   const names = path.split('.');
   for (const [index, name] of names.entries()) {
     const field = inner.fields.find((known) => known.name === name);
-    if (field === undefined) return [`"${path}": "${name}" is no field of ${inner.name}`];
+    if (field === undefined)
+      return [`${index === 0 && names.length === 1 ? '' : `"${path}": `}"${name}" is no field of ${inner.name}`];
     if (index === names.length - 1) return [];
     if (!isEntered(field)) return [`"${path}" goes below "${name}", which is replaced as a whole`];
     inner = field.message;

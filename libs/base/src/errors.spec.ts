@@ -1,3 +1,4 @@
+import { runInNewContext } from 'node:vm';
 import { CloudlessError, InvalidInputError, assert, assertNever, errorFields, errorKindOf, errorMessageOf } from './index.js';
 
 class DiskFullError extends CloudlessError {
@@ -53,6 +54,12 @@ describe('errorKindOf and errorMessageOf', () => {
       reason: refused(),
       kind: 'internal',
       message: 'Error: connect ECONNREFUSED ::1:80; odd',
+    },
+    {
+      name: 'an error of another realm',
+      reason: runInNewContext('new TypeError("foreign")') as unknown,
+      kind: 'internal',
+      message: 'foreign',
     },
     { name: 'an error without a message', reason: new RangeError(), kind: 'internal', message: 'RangeError' },
   ])('$name', ({ reason, kind, message }) => {

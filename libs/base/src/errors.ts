@@ -50,7 +50,7 @@ export function errorKindOf(reason: unknown): ErrorKind {
  * name with several addresses is such an `AggregateError`), or its name.
  */
 export function errorMessageOf(reason: unknown): string {
-  if (!(reason instanceof Error)) return showValue(reason);
+  if (!isError(reason)) return showValue(reason);
   if (reason.message !== '') return reason.message;
   return gatheredBy(reason).map(nameAndMessage).join('; ') || reason.name;
 }
@@ -61,7 +61,7 @@ export function errorFields(reason: unknown): {
   readonly errorName?: string;
   readonly causes?: readonly string[];
 } {
-  if (!(reason instanceof Error)) return { error: showValue(reason) };
+  if (!isError(reason)) return { error: showValue(reason) };
   const causes: string[] = [];
   for (let next = causesOf(reason); next.length > 0 && causes.length < MAX_CAUSES; next = next.flatMap(causesOf)) {
     causes.push(...next.slice(0, MAX_CAUSES - causes.length).map(nameAndMessage));
@@ -70,7 +70,7 @@ export function errorFields(reason: unknown): {
 }
 
 function causesOf(reason: unknown): readonly unknown[] {
-  if (!(reason instanceof Error)) return [];
+  if (!isError(reason)) return [];
   return [...(reason.cause === undefined ? [] : [reason.cause]), ...gatheredBy(reason)];
 }
 
@@ -79,7 +79,12 @@ function gatheredBy(reason: Error): readonly unknown[] {
 }
 
 function nameAndMessage(reason: unknown): string {
-  return reason instanceof Error ? `${reason.name}: ${reason.message}` : showValue(reason);
+  return isError(reason) ? `${reason.name}: ${reason.message}` : showValue(reason);
+}
+
+/** Also an error of another realm, as those that Node's own modules throw into a sandbox. */
+function isError(reason: unknown): reason is Error {
+  return reason instanceof Error || Object.prototype.toString.call(reason) === '[object Error]';
 }
 
 /** Any value as text for people; never throws, as `String` does for an object without a prototype. */

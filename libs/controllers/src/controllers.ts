@@ -1,3 +1,4 @@
+import type { NodeRecord, ReplicaRecord } from '@cloudless/api/store';
 import type { Clock, Log, Random } from '@cloudless/base';
 import { holdsResources, type ClusterState } from '@cloudless/cluster-state';
 import { createCluster, type ScoreWeights } from '@cloudless/scheduler';
@@ -36,7 +37,9 @@ export interface Controllers {
 export function startControllers(options: ControllersOptions): Controllers {
   const { state, clock, random, log } = options;
   const nodes = new NodeDirectory({ clock, log: log.child({ component: 'nodes' }), leaseMs: options.leaseMs });
-  nodes.start([...state.view().nodes()].filter(({ value }) => !value.lost).map(({ value }) => value.id));
+  // A lost node whose replicas have not been given up yet is waited for like the others: then it is lost again, and they go.
+  const isExpected = ({ id, lost }: NodeRecord): boolean => !lost || heldOn(state, id).length > 0;
+  nodes.start([...state.view().nodes()].map(({ value }) => value).flatMap((node) => (isExpected(node) ? [node.id] : [])));
   const cluster = createCluster(options.weights === undefined ? {} : { weights: options.weights });
   const model = new ClusterModel({ state, nodes, cluster });
   const readiness = new Readiness(state, nodes, clock);
@@ -52,9 +55,9 @@ export function startControllers(options: ControllersOptions): Controllers {
     reader,
     planner,
     allocatedOn: (nodeId) => {
-      const held = [...state.view().replicasOn(nodeId)].filter(({ value }) => holdsResources(value));
+      const held = heldOn(state, nodeId);
       const sums = { cpuMillis: 0, memoryBytes: 0, replicas: held.length };
-      for (const { value } of held) {
+      for (const value of held) {
         const requests = state.view().version(value.uid, value.version)?.template?.resources?.requests;
         sums.cpuMillis += requests?.cpuMillis ?? 0;
         sums.memoryBytes += Number(requests?.memoryBytes ?? 0n);
@@ -68,4 +71,8 @@ export function startControllers(options: ControllersOptions): Controllers {
       readiness.close();
     },
   };
+}
+
+function heldOn(state: ClusterState, nodeId: string): readonly ReplicaRecord[] {
+  return [...state.view().replicasOn(nodeId)].map(({ value }) => value).filter(holdsResources);
 }

@@ -1,5 +1,5 @@
 import { Condition_Type as ConditionType, NodeStatus_Phase as Phase, type Condition, type NodeUsage } from '@cloudless/api';
-import { toNodeId, type Clock, type Log, type Timer } from '@cloudless/base';
+import { toNodeId, type Clock, type Log, type NodeId, type Timer } from '@cloudless/base';
 import {
   createMembership,
   createQuarantine,
@@ -66,6 +66,8 @@ export class NodeDirectory {
   private readonly reliability = createReliability();
   private readonly quarantine = createQuarantine();
   private readonly brake = createReplacementBrake();
+  /** Whose quarantine runs: its end is told. */
+  private readonly quarantined = new Set<NodeId>();
   private readonly soft = new Map<string, Soft>();
   private readonly listeners = new Set<(nodeId: string) => void>();
   private lastSweepMs: number;
@@ -138,6 +140,7 @@ export class NodeDirectory {
     this.reliability.forget(toNodeId(nodeId));
     this.quarantine.forget(toNodeId(nodeId));
     this.brake.confirmLost([toNodeId(nodeId)]);
+    this.quarantined.delete(toNodeId(nodeId));
     this.soft.delete(nodeId);
     this.tell(nodeId);
   }
@@ -188,6 +191,12 @@ export class NodeDirectory {
       this.quarantine.recordLoss(nodeId, now);
       this.reliability.record(nodeId, false, now);
       this.options.log.warn('node lost', { nodeId });
+      if (this.quarantine.quarantinedUntil(nodeId, now) !== undefined) this.quarantined.add(nodeId);
+      this.tell(nodeId);
+    }
+    for (const nodeId of this.quarantined) {
+      if (this.quarantine.quarantinedUntil(nodeId, now) !== undefined) continue;
+      this.quarantined.delete(nodeId);
       this.tell(nodeId);
     }
   }

@@ -7,8 +7,9 @@ import {
   ReplicaStatus_Phase as Phase,
 } from '@cloudless/api';
 import { NodeRecordSchema, type NodeRecord } from '@cloudless/api/store';
-import { WorkQueue, errorFields, errorKindOf, type Clock, type Log, type Random, type WorkResult } from '@cloudless/base';
+import { WorkQueue, errorFields, type Clock, type Log, type Random, type WorkResult } from '@cloudless/base';
 import { copyReplica, holdsResources, type ClusterState, type Stored } from '@cloudless/cluster-state';
+import { commitOrPlanAgain } from './commit.js';
 import type { NodeDirectory } from './node-directory.js';
 
 /** What {@link NodeReconciler} works with. */
@@ -29,6 +30,7 @@ const BRAKE_RECHECK_MS = 1_000;
 export class NodeReconciler {
   private readonly queue: WorkQueue<string>;
   private readonly unsubscribes: (() => void)[];
+  private toldOfHold: number | undefined;
 
   constructor(private readonly deps: NodeReconcilerDeps) {
     this.queue = new WorkQueue<string>({
@@ -74,7 +76,7 @@ export class NodeReconciler {
       message: `node ${node.value.id} is back`,
       nodeId: node.value.id,
     });
-    return this.tryCommit(transaction);
+    return commitOrPlanAgain(this.deps.state, transaction);
   }
 
   private async commitLoss(node: Stored<NodeRecord>): Promise<WorkResult> {
@@ -91,13 +93,13 @@ export class NodeReconciler {
         message: `node ${id} is lost: ${reason}`,
         nodeId: id,
       });
-      return this.tryCommit(transaction);
+      return commitOrPlanAgain(this.deps.state, transaction);
     }
     const held = [...state.view().replicasOn(id)].filter(({ value }) => holdsResources(value)).slice(0, MAX_LOST_PER_COMMIT);
     if (held.length === 0) return { kind: 'done' };
     const brake = nodes.replacement();
     if (brake.kind === 'holding') {
-      this.deps.log.warn('replacement is held back', { nodeId: id, reason: brake.reason });
+      await this.tellOfHold(brake.sinceMs, brake.reason);
       return { kind: 'after', delayMs: BRAKE_RECHECK_MS };
     }
     for (const replica of held) {
@@ -120,17 +122,21 @@ export class NodeReconciler {
       message: `${held.length} ${held.length === 1 ? 'replica' : 'replicas'} lost with node ${id}`,
       nodeId: id,
     });
-    return this.tryCommit(transaction);
+    return commitOrPlanAgain(this.deps.state, transaction);
   }
 
-  private async tryCommit(transaction: ReturnType<ClusterState['transaction']>): Promise<WorkResult> {
-    try {
-      await this.deps.state.commit(transaction);
-      return { kind: 'again' };
-    } catch (reason) {
-      if (errorKindOf(reason) === 'conflict') return { kind: 'again' };
-      throw reason;
-    }
+  /** One event for a hold, however many nodes wait for its end. */
+  private async tellOfHold(sinceMs: number, reason: string): Promise<void> {
+    if (this.toldOfHold === sinceMs) return;
+    this.toldOfHold = sinceMs;
+    this.deps.log.warn('replacement is held back', { reason });
+    const transaction = this.deps.state.transaction().event({
+      severity: Severity.ERROR,
+      category: Category.MEMBERSHIP,
+      reason: 'ReplacementHeld',
+      message: `replacement is held back: ${reason}`,
+    });
+    await commitOrPlanAgain(this.deps.state, transaction);
   }
 }
 

@@ -63,7 +63,7 @@ export class Placer {
     const refused = new Set<string>();
     for (let next: Batch | undefined = batch; next !== undefined; next = this.nextBatch(refused)) {
       const moved = await this.placeBatch(next);
-      if (moved === 'conflict') return { kind: 'retry' };
+      if (moved === 'conflict') return this.deps.state.isLeading ? { kind: 'retry' } : { kind: 'done' };
       if (moved === 'none') refused.add(batchKey(next.workload.uid, next.version));
     }
     return { kind: 'done' };
@@ -95,20 +95,31 @@ export class Placer {
     const view = state.view();
     const template = view.version(batch.workload.uid, batch.version)?.template;
     if (template === undefined) return 'none';
-    const replicas = batch.replicas.sort((a, b) => Number(a.value.sequence - b.value.sequence)).slice(0, MAX_PLACED_PER_COMMIT);
-    const placements = cluster.place(toPlacementRequest(batch.workload, template), replicas.length);
+    const replicas = batch.replicas.sort((a, b) => Number(a.value.sequence - b.value.sequence));
+    const asked = Math.min(replicas.length, MAX_PLACED_PER_COMMIT);
+    const placements = cluster.place(toPlacementRequest(batch.workload, template), asked);
+    const refusal = placements.find((placement) => !placement.placed);
     const transaction = state.transaction();
     const placedOn: string[] = [];
+    let told = 0;
     for (const [index, replica] of replicas.entries()) {
-      const placement = placements[index];
+      if (transaction.size >= MAX_PLACED_PER_COMMIT) break;
+      // What is refused to one is refused to all after it, also to those beyond this commit.
+      const placement = placements[index] ?? refusal;
       const next = placement === undefined ? undefined : afterPlacement(replica.value, placement, view.revision);
       if (next === undefined) continue;
       transaction.updateReplica(replica, next);
-      if (next.nodeId !== '') placedOn.push(next.nodeId);
+      if (next.nodeId === '') told += 1;
+      else placedOn.push(next.nodeId);
     }
     if (transaction.size === 0) return 'none';
+    for (const nodeId of new Set(placedOn)) {
+      // A node that was cordoned, changed or removed meanwhile may not fit any more.
+      const node = view.node(nodeId);
+      if (node !== undefined) transaction.require('node', nodeId, node);
+    }
     if (placedOn.length > 0) transaction.event(placedEvent(batch, placedOn));
-    else transaction.event(unplacedEvent(batch, placements));
+    if (told > 0 && refusal !== undefined) transaction.event(unplacedEvent(batch, replicas.length - placedOn.length, refusal));
     try {
       await state.commit(transaction);
     } catch (reason) {
@@ -120,7 +131,7 @@ export class Placer {
       placed: placedOn.length,
       unplaced: replicas.length - placedOn.length,
     });
-    return placedOn.length > 0 ? 'some' : 'none';
+    return 'some';
   }
 }
 
@@ -148,14 +159,13 @@ function placedEvent({ workload }: Batch, placedOn: readonly string[]) {
   };
 }
 
-function unplacedEvent({ workload, replicas }: Batch, placements: readonly Placement[]) {
-  const refused = placements.find((placement) => !placement.placed);
-  const why = refused !== undefined && !refused.placed ? describeReasons(refused.reasons) : '';
+function unplacedEvent({ workload }: Batch, count: number, refusal: Placement) {
+  const why = refusal.placed ? '' : describeReasons(refusal.reasons);
   return {
     severity: Severity.WARNING,
     category: Category.SCHEDULING,
     reason: 'ReplicasUnplaced',
-    message: `no node fits ${replicas.length} ${replicas.length === 1 ? 'replica' : 'replicas'}: ${why}`,
+    message: `no node fits ${count} ${count === 1 ? 'replica' : 'replicas'}: ${why}`,
     namespace: workload.namespace,
     workload: workload.name,
   };

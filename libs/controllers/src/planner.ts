@@ -26,6 +26,7 @@ import type { NodeDirectory } from './node-directory.js';
 import type { Readiness } from './readiness.js';
 import { toRolloutInput } from './rollout-input.js';
 import { toPlacementRequest } from './scheduler-input.js';
+import { stillWanted } from './workload-pass.js';
 import type { WorkloadReader } from './workload-reader.js';
 
 /** What {@link Planner} reads. */
@@ -135,7 +136,7 @@ export class Planner {
   private lay(planned: WorkloadRecord): { readonly laid: LaidOut; readonly limits: { readonly minAvailable: number } } {
     const view = this.deps.state.view();
     const replicas = [...view.replicasOf(planned.uid)].map(({ value }) => value);
-    const desired = withDefaults(planned.spec ?? create(WorkloadSpecSchema)).replicas ?? 0;
+    const desired = stillWanted(planned, replicas, withDefaults(planned.spec ?? create(WorkloadSpecSchema)).replicas ?? 0);
     const { observed } = toRolloutInput({ ...this.deps, view }, planned, replicas, desired);
     return { laid: layOut(observed), limits: observed };
   }

@@ -55,10 +55,10 @@ export function toSchedulerNode(record: NodeRecord, soft: NodeSoftStatus): Sched
     region,
     zone,
     labels,
-    taints: taints.map(toTaint),
+    taints: taints.filter(isUsable).map(toTaint),
     capacity: toAmounts(hello?.capacity),
-    systemReserved: { cpuMillis: hello?.reserved?.cpuMillis ?? 0, memoryBytes: Number(hello?.reserved?.memoryBytes ?? 0n) },
-    ...(hello === undefined || hello.maxReplicas === 0 ? {} : { maxReplicas: hello.maxReplicas }),
+    systemReserved: toReserved(hello?.reserved),
+    ...(hello === undefined || hello.maxReplicas <= 0 ? {} : { maxReplicas: hello.maxReplicas }),
     capabilities: hello?.capabilities ?? [],
     conditions: {
       memoryPressure: soft.memoryPressure,
@@ -131,14 +131,28 @@ function toRequests(template: WorkloadSpec): ResourceAmounts {
   return { cpuMillis: requests?.cpuMillis ?? 0, memoryBytes: Number(requests?.memoryBytes ?? 0n) };
 }
 
+/** What an agent says of its machine is outside input: figures that cannot be are taken for the nearest that can. */
 function toAmounts(capacity: NodeCapacity | undefined): ResourceAmounts {
   return {
-    cpuMillis: capacity?.cpuMillis ?? 0,
-    memoryBytes: Number(capacity?.memoryBytes ?? 0n),
-    storageBytes: Number(capacity?.storageBytes ?? 0n),
-    bandwidthBps: Number(capacity?.bandwidthBps ?? 0n),
-    gpus: capacity?.gpus ?? 0,
+    cpuMillis: toAmount(capacity?.cpuMillis),
+    memoryBytes: toAmount(capacity?.memoryBytes),
+    storageBytes: toAmount(capacity?.storageBytes),
+    bandwidthBps: toAmount(capacity?.bandwidthBps),
+    gpus: toAmount(capacity?.gpus),
   };
+}
+
+function toReserved(reserved: NodeCapacity | undefined) {
+  return { cpuMillis: toAmount(reserved?.cpuMillis), memoryBytes: toAmount(reserved?.memoryBytes) };
+}
+
+function toAmount(value: number | bigint | undefined): number {
+  return Math.min(Number.MAX_SAFE_INTEGER, Math.max(0, Number(value ?? 0)));
+}
+
+/** An effect of a newer version, or a taint without a key, means nothing here. */
+function isUsable({ key, effect }: ApiTaint): boolean {
+  return key !== '' && Object.hasOwn(effects, effect);
 }
 
 function toTaint(taint: ApiTaint): Taint {

@@ -15,7 +15,7 @@ import { createSeededRandom, randomHex, type Clock } from '@cloudless/base';
 import type { Transport } from '@connectrpc/connect';
 
 /** What a scripted agent does with a replica it is told to start. */
-export type StartBehaviour = 'ready' | 'unready' | 'fails' | 'succeeds' | 'nothing';
+export type StartBehaviour = 'ready' | 'unready' | 'fails' | 'succeeds' | 'stops' | 'nothing';
 
 /** An agent that obeys at once, unless a test tells it otherwise. It keeps what it runs across sessions, as a real one does. */
 export class ScriptedAgent {
@@ -29,6 +29,10 @@ export class ScriptedAgent {
   obeysStops = true;
   /** False: it sends no PING, as if its network were cut. */
   isHeard = true;
+  /** So many of the next orders get lost on the way. */
+  dropsOrders = 0;
+  /** How many orders it took. */
+  taken = 0;
   private readonly random = createSeededRandom(7);
   private outgoing: AgentMessage[] = [];
   private wake: (() => void) | undefined;
@@ -105,7 +109,9 @@ export class ScriptedAgent {
   ): Promise<void> {
     try {
       for (let item = await answers.next(); item.done !== true; item = await answers.next()) {
-        if (item.value.message.case === 'order') this.take(item.value.message.value as Order);
+        if (item.value.message.case !== 'order') continue;
+        if (this.dropsOrders > 0) this.dropsOrders -= 1;
+        else this.take(item.value.message.value as Order);
       }
     } catch {
       // The session was cut; what runs goes on.
@@ -114,6 +120,7 @@ export class ScriptedAgent {
   }
 
   private take(order: Order): void {
+    this.taken += 1;
     const held = this.replicas.get(order.replicaId);
     const { replicaId, workloadUid, orderRevision } = order;
     if (order.order.case === 'forget') {
@@ -170,5 +177,6 @@ const outcomes: Record<Exclude<StartBehaviour, 'nothing'>, MessageInitShape<type
   ready: { phase: Phase.RUNNING, ready: true },
   unready: { phase: Phase.RUNNING, ready: false, reason: 'not listening yet' },
   fails: { phase: Phase.FAILED, ready: false, reason: 'exit code 1', lastExitCode: 1 },
+  stops: { phase: Phase.STOPPED, ready: false },
   succeeds: { phase: Phase.SUCCEEDED, ready: false, lastExitCode: 0 },
 };

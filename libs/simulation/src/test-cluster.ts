@@ -35,9 +35,18 @@ export class TestCluster {
     store: StateStore,
     clock: ManualClock,
   ) {
-    this.store = store;
+    const txn = store.txn.bind(store);
+    this.store = Object.assign(Object.create(store) as StateStore, {
+      txn: (...args: Parameters<StateStore['txn']>) => {
+        this.attempts += 1;
+        return txn(...args);
+      },
+    });
     this.clock = clock;
   }
+
+  /** Transactions that were tried on the store so far. */
+  attempts = 0;
 
   private running:
     | { readonly state: ClusterState; readonly controllers: Controllers; readonly api: ApiServer; readonly transport: Transport }
@@ -102,6 +111,13 @@ export class TestCluster {
     await api.close();
     await controllers.close();
     await state.close();
+  }
+
+  /** A new coordinator takes the place of the old one; every agent has to dial anew. */
+  async restartCoordinator(): Promise<void> {
+    await this.stopCoordinator();
+    for (const agent of this.agents.values()) agent.disconnect();
+    await this.startCoordinator();
   }
 
   /** Adds a node whose agent connects at once. Default: 4 cores, 8 GiB, the process runtime. */

@@ -1,4 +1,4 @@
-import { RolloutStatus_Phase, WatchWorkloadsResponse_Kind as WatchKind, type ReplicaStatus, type Workload } from '@cloudless/api';
+import { RolloutStatus_Phase, type WatchWorkloadsResponse_Kind as WatchKind, type ReplicaStatus, type Workload } from '@cloudless/api';
 import {
   AGENT,
   COORDINATOR,
@@ -229,7 +229,7 @@ describe('zero and absent values', () => {
 
   it.each([
     { body: '{"replicaz":1}', says: 'cannot decode message cloudless.api.WorkloadSpec from JSON: key "replicaz" is unknown' },
-    { body: '{"replicas":-1}', says: 'spec.replicas: must be greater than or equal to 0 and less than or equal to 1000000' },
+    { body: '{"replicas":-1}', says: 'spec.replicas: must be from 0 to 1000000' },
   ])('refuses $body', async ({ body, says }) => {
     const spec = { ...sleeper, ...(JSON.parse(body) as object) };
     expect(await ask('CreateWorkload', { name: 'refused', spec })).toEqual({

@@ -34,9 +34,15 @@ export const TALKER_COMMAND = [
 /** What makes a test's workload quick: it counts as ready at once, and stops at once. */
 export const QUICK = { preStopDelay: { seconds: 0n }, rollout: { minReadyDuration: { seconds: 0n } } };
 
-/** Ports that tests hand to workloads; each agent has its own part, below the range of ports the system picks itself. */
-const FIRST_WORKLOAD_PORT = 12_000;
+/** Ports that tests hand to workloads: below the range of ports the system picks itself. */
+const WORKLOAD_PORTS = { from: 12_000, to: 32_000 };
 const PORTS_PER_AGENT = 400;
+const MAX_AGENTS = 8;
+
+/** The first of `count` ports for workloads. Runs at the same time seldom get the same ones, and agents skip a port in use. */
+export function workloadPorts(count: number): number {
+  return WORKLOAD_PORTS.from + Math.floor(Math.random() * (WORKLOAD_PORTS.to - WORKLOAD_PORTS.from - count));
+}
 
 /** A coordinator and agents as real processes, on ports chosen at run time, in a temporary directory. */
 export class RealCluster {
@@ -45,6 +51,7 @@ export class RealCluster {
   private urlNow = '';
   private opsUrlNow = '';
   private agentCount = 0;
+  private readonly firstPort = workloadPorts(PORTS_PER_AGENT * MAX_AGENTS);
 
   private constructor(readonly directory: string) {}
 
@@ -95,7 +102,7 @@ export class RealCluster {
 
   /** Starts an agent, or the same one again. @returns the address of its own service. */
   async startAgent(name: string, zone: string, more: readonly string[] = []): Promise<string> {
-    const first = FIRST_WORKLOAD_PORT + this.agentCount++ * PORTS_PER_AGENT;
+    const first = this.firstPort + this.agentCount++ * PORTS_PER_AGENT;
     const agent = Running.start(process.execPath, [
       ...['--enable-source-maps', bundleOf('agent'), '--name', name, '--coordinator', this.url],
       ...['--zone', zone, '--region', 'local', '--listen', '127.0.0.1:0', '--data-dir', join(this.directory, name)],
@@ -115,9 +122,22 @@ export class RealCluster {
 
   /** Runs cloudlessctl against this cluster. */
   ctl(...args: readonly string[]): Promise<Finished> {
-    return runToEnd(process.execPath, [bundleOf('cloudlessctl'), '--server', this.url, ...args], {
-      env: { CLOUDLESS_CONFIG: join(this.directory, 'no-config.yaml'), NO_COLOR: '1' },
-    });
+    return this.ctlWithInput('', ...args);
+  }
+
+  /** Runs cloudlessctl with something on its standard input. */
+  ctlWithInput(input: string, ...args: readonly string[]): Promise<Finished> {
+    return runToEnd(process.execPath, [bundleOf('cloudlessctl'), ...args], { env: this.ctlEnv, input });
+  }
+
+  /** Starts a cloudlessctl that goes on. */
+  startCtl(...args: readonly string[]): Running {
+    return Running.start(process.execPath, [bundleOf('cloudlessctl'), ...args], this.ctlEnv);
+  }
+
+  /** Makes cloudlessctl talk to this cluster, whatever the configuration of who runs the test. */
+  get ctlEnv(): NodeJS.ProcessEnv {
+    return { CLOUDLESS_SERVER: this.url, CLOUDLESS_CONFIG: join(this.directory, 'no-config.yaml'), NO_COLOR: '1' };
   }
 
   /**

@@ -1,1 +1,1 @@
-export {};
+export { aSpec, aWorkload } from './builders.js';

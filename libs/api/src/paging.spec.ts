@@ -1,0 +1,93 @@
+import fc from 'fast-check';
+import { pageOf } from './index.js';
+
+const byCode = (a: string, b: string): number => (a < b ? -1 : a > b ? 1 : 0);
+const descending = (a: string, b: string): number => byCode(b, a);
+const identity = (key: string): string => key;
+const key = fc.string({ unit: fc.constantFrom('a', 'b', '/', '%', 'é', '💥', ' '), maxLength: 6 });
+
+describe('pageOf', () => {
+  const items = Array.from({ length: 250 }, (_, index) => `n${String(index).padStart(3, '0')}`);
+
+  it('gives 100 when no size is asked for, and no token on the last page', () => {
+    const first = pageOf(items, identity, { pageSize: 0, pageToken: '' });
+    const second = pageOf(items, identity, { pageSize: 0, pageToken: first.nextPageToken });
+    const third = pageOf(items, identity, { pageSize: 0, pageToken: second.nextPageToken });
+    expect([first, second, third].map((page) => page.items.length)).toEqual([100, 100, 50]);
+    expect([...first.items, ...second.items, ...third.items]).toEqual(items);
+    expect(third.nextPageToken).toBe('');
+  });
+
+  it('gives no token when the page ends with the list', () => {
+    expect(pageOf(items, identity, { pageSize: 250, pageToken: '' }).nextPageToken).toBe('');
+    expect(pageOf([], identity, { pageSize: 5, pageToken: '' })).toEqual({ items: [], nextPageToken: '' });
+  });
+
+  it.each([-1, 1_001, 1.5, Number.NaN])('refuses a size of %p', (pageSize) => {
+    expect(() => pageOf(items, identity, { pageSize, pageToken: '' })).toThrow(
+      expect.objectContaining({ violations: [{ field: 'page_size', message: 'must be from 0 to 1000' }] }),
+    );
+  });
+
+  it.each(['x', 'n001', 'p2.n001', 'p1.%', 'p1.%FF'])('refuses the token %p, which it did not make', (pageToken) => {
+    const message = 'is not one this server made; pass next_page_token of the last page unchanged';
+    expect(() => pageOf(items, identity, { pageSize: 5, pageToken })).toThrow(
+      expect.objectContaining({ violations: [{ field: 'page_token', message }] }),
+    );
+  });
+
+  it('joins to the whole list, whatever the size, forwards and backwards', () => {
+    fc.assert(
+      fc.property(
+        fc.uniqueArray(key, { maxLength: 40 }),
+        fc.integer({ min: 1, max: 7 }),
+        fc.constantFrom(byCode, descending),
+        (keys, pageSize, compare) => {
+          const sorted = [...keys].sort(compare);
+          const read: string[] = [];
+          let pageToken = '';
+          do {
+            const page = pageOf(sorted, identity, { pageSize, pageToken }, compare);
+            expect(page.items.length).toBeLessThanOrEqual(pageSize);
+            read.push(...page.items);
+            pageToken = page.nextPageToken;
+          } while (pageToken !== '');
+          expect(read).toEqual(sorted);
+        },
+      ),
+    );
+  });
+
+  it('neither skips nor repeats what stays while others come and go between two pages', () => {
+    const changes = fc.array(fc.record({ add: fc.array(key, { maxLength: 3 }), remove: fc.array(key, { maxLength: 3 }) }), {
+      maxLength: 30,
+    });
+    fc.assert(
+      fc.property(
+        fc.uniqueArray(key, { maxLength: 25 }),
+        changes,
+        fc.integer({ min: 1, max: 4 }),
+        fc.constantFrom(byCode, descending),
+        (start, steps, pageSize, compare) => {
+          const present = new Set(start);
+          const removed = new Set<string>();
+          const read: string[] = [];
+          let pageToken = '';
+          let step = 0;
+          do {
+            const page = pageOf([...present].sort(compare), identity, { pageSize, pageToken }, compare);
+            for (const item of page.items) expect(present.has(item)).toBe(true);
+            read.push(...page.items);
+            pageToken = page.nextPageToken;
+            const { add = [], remove = [] } = steps[step] ?? {};
+            step += 1;
+            for (const gone of remove) if (present.delete(gone)) removed.add(gone);
+            for (const come of add) present.add(come);
+          } while (pageToken !== '');
+          expect(new Set(read).size).toBe(read.length);
+          expect(start.filter((item) => !removed.has(item) && !read.includes(item))).toEqual([]);
+        },
+      ),
+    );
+  });
+});

@@ -1,0 +1,66 @@
+import { readFile } from 'node:fs/promises';
+import { create } from '@bufbuild/protobuf';
+import { CloudlessError } from '@cloudless/base';
+import { createRouterTransport } from '@connectrpc/connect';
+import {
+  CoordinatorService,
+  WorkloadSpecSchema,
+  checkSpec,
+  createCoordinatorClient,
+  createErrorInterceptor,
+  createValidationInterceptor,
+  diffSpecs,
+  fromConnectError,
+  updateSpec,
+  type Workload,
+} from './index.js';
+import { aWorkload } from './testing/index.js';
+
+/** Takes the place of a cluster: it knows one workload, `web`. */
+function aTransport() {
+  let web: Workload = aWorkload({ spec: { image: 'nginx:alpine', replicas: 2 } });
+  return createRouterTransport(
+    ({ service }) => {
+      service(CoordinatorService, {
+        createWorkload: ({ name }) => {
+          throw new CloudlessError('exists', `workload default/${name} exists`);
+        },
+        getWorkload: () => web,
+        updateWorkload: ({ spec, updateMask }) => {
+          web = aWorkload({ ...(spec && web.spec && { spec: updateSpec(web.spec, spec, updateMask?.paths) }) });
+          return web;
+        },
+      });
+    },
+    { router: { interceptors: [createErrorInterceptor(() => undefined), createValidationInterceptor()] } },
+  );
+}
+
+it('does what the README shows', async () => {
+  const transport = aTransport();
+  // <example>
+  const client = createCoordinatorClient(transport); // createGrpcTransport({ baseUrl: 'http://localhost:8080' }), for one
+  const spec = create(WorkloadSpecSchema, { image: 'nginx:alpine', replicas: 3, rollout: { maxSurge: 2 } });
+  checkSpec(spec); // throws InvalidInputError with every problem and its path; the server says the same
+
+  const failure = await client.createWorkload({ name: 'web', spec }).catch(fromConnectError);
+  expect(failure).toMatchObject({ kind: 'exists', message: 'workload default/web exists' });
+
+  const { spec: present } = await client.getWorkload({ name: 'web' });
+  expect(present && diffSpecs(present, spec)).toEqual([
+    { path: 'replicas', before: 2, after: 3 },
+    { path: 'rollout.max_surge', after: 2 },
+  ]);
+  const updated = await client.updateWorkload({ name: 'web', spec, updateMask: { paths: ['rollout.max_surge'] } });
+  expect(updated.spec).toMatchObject({ replicas: 2, rollout: { maxSurge: 2 } }); // the mask names what changes, so the count stays
+
+  const refused = await client.updateWorkload({ name: 'web', spec: { replicas: -1 } }).catch(fromConnectError);
+  expect(refused).toMatchObject({ kind: 'invalid', message: 'spec.replicas: must be from 0 to 1000000' });
+  // </example>
+});
+
+it('is what the README shows', async () => {
+  const text = await readFile(new URL('readme.spec.ts', import.meta.url), 'utf8');
+  const example = /\/\/ <example>\n([^]*?) *\/\/ <\/example>/u.exec(text)?.[1]?.replaceAll(/^ {2}/gmu, '') ?? 'no example';
+  expect(await readFile(new URL('../README.md', import.meta.url), 'utf8')).toContain(example);
+});

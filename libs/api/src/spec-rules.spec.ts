@@ -1,0 +1,376 @@
+import { create, type DescField, type DescMessage, type MessageInitShape } from '@bufbuild/protobuf';
+import { durationFromMs } from '@bufbuild/protobuf/wkt';
+import fc from 'fast-check';
+import {
+  Port_Protocol,
+  RestartPolicy_Policy as Restart,
+  WorkloadSpecSchema,
+  checkSpec,
+  diffSpecs,
+  refuseUnsupported,
+  updateSpec,
+  type WorkloadSpec,
+} from './index.js';
+import { arbMessage } from './testing/arb-message.js';
+import { aSpec } from './testing/index.js';
+
+type Init = MessageInitShape<typeof WorkloadSpecSchema>;
+const NUL = 'must not contain a NUL character';
+
+describe('checkSpec', () => {
+  it.each<{ name: string; spec: Init; field: string; message: string }>([
+    {
+      name: 'nothing to run',
+      spec: {},
+      field: 'spec',
+      message: 'image or command is required: an image to run in a container, or a command to run as a process',
+    },
+    {
+      name: 'nothing to run, with arguments',
+      spec: { args: ['a'] },
+      field: 'spec',
+      message: 'image or command is required: an image to run in a container, or a command to run as a process',
+    },
+    { name: 'an empty executable', spec: { command: ['', 'a'] }, field: 'spec.command[0]', message: 'must name an executable' },
+    {
+      name: 'an image as a process',
+      spec: { image: 'a', runtime: 'process' },
+      field: 'spec.runtime',
+      message: 'process runs commands, not images; leave runtime empty or remove image',
+    },
+    {
+      name: 'a container without an image',
+      spec: { command: ['a'], runtime: 'cri' },
+      field: 'spec.runtime',
+      message: 'cri needs an image',
+    },
+    {
+      name: 'an image with a space',
+      spec: { image: 'nginx alpine' },
+      field: 'spec.image',
+      message: 'must be an image reference without spaces',
+    },
+    {
+      name: 'an image with a NUL',
+      spec: { image: 'nginx\0' },
+      field: 'spec.image',
+      message: 'must be an image reference without spaces',
+    },
+    { name: 'a NUL in the command', spec: { command: ['a', 'b\0'] }, field: 'spec.command[1]', message: NUL },
+    { name: 'a NUL in an argument', spec: { command: ['a'], args: ['b', '\0'] }, field: 'spec.args[1]', message: NUL },
+    { name: 'a NUL in a variable', spec: { command: ['a'], env: { A: 'x\0y' } }, field: 'spec.env["A"]', message: NUL },
+    {
+      name: 'a NUL in a name of a variable',
+      spec: { command: ['a'], env: { 'A\0': 'x' } },
+      field: 'spec.env["A\\u0000"]',
+      message: NUL,
+    },
+    { name: 'a NUL in the directory', spec: { command: ['a'], workingDir: '/a\0' }, field: 'spec.working_dir', message: NUL },
+    {
+      name: 'a port name twice',
+      spec: {
+        command: ['a'],
+        ports: [
+          { containerPort: 1, name: 'x' },
+          { containerPort: 2, name: 'x' },
+        ],
+      },
+      field: 'spec.ports[1].name',
+      message: '"x" is used twice',
+    },
+    {
+      name: 'a name that another port has by default',
+      spec: { command: ['a'], ports: [{ containerPort: 80 }, { containerPort: 81, name: 'port-80' }] },
+      field: 'spec.ports[1].name',
+      message: '"port-80" is used twice',
+    },
+    {
+      name: 'a port twice',
+      spec: {
+        command: ['a'],
+        ports: [
+          { containerPort: 80, name: 'a' },
+          { containerPort: 80, name: 'b' },
+        ],
+      },
+      field: 'spec.ports[1].container_port',
+      message: '80 is declared twice',
+    },
+    {
+      name: 'a CPU limit below the request',
+      spec: { command: ['a'], resources: { requests: { cpuMillis: 300 }, limits: { cpuMillis: 200 } } },
+      field: 'spec.resources.limits.cpu_millis',
+      message: '200 is below the request of 300',
+    },
+    {
+      name: 'a CPU limit below the default request',
+      spec: { command: ['a'], resources: { limits: { cpuMillis: 99 } } },
+      field: 'spec.resources.limits.cpu_millis',
+      message: '99 is below the default request of 100; set spec.resources.requests.cpu_millis',
+    },
+    {
+      name: 'a memory limit below the request',
+      spec: { command: ['a'], resources: { requests: { memoryBytes: 3n }, limits: { memoryBytes: 2n } } },
+      field: 'spec.resources.limits.memory_bytes',
+      message: '2 is below the request of 3',
+    },
+    {
+      name: 'a memory limit below the default request',
+      spec: { command: ['a'], resources: { limits: { memoryBytes: 1n } } },
+      field: 'spec.resources.limits.memory_bytes',
+      message: '1 is below the default request of 67108864; set spec.resources.requests.memory_bytes',
+    },
+    {
+      name: 'retries of what is never restarted',
+      spec: { command: ['a'], restart: { policy: Restart.NEVER, maxRetries: 1 } },
+      field: 'spec.restart.max_retries',
+      message: 'a workload that is never restarted has no retries; use ON_FAILURE',
+    },
+  ])('refuses $name', ({ spec, field, message }) => {
+    expect(() => checkSpec(create(WorkloadSpecSchema, spec))).toThrow(
+      expect.objectContaining({ kind: 'invalid', violations: [{ field, message }] }),
+    );
+  });
+
+  it.each<{ name: string; spec: Init }>([
+    { name: 'an image alone', spec: { image: 'nginx:alpine' } },
+    { name: 'an image with a command', spec: { image: 'registry.example:5000/a/b@sha256:0123', command: ['a'], runtime: 'cri' } },
+    { name: 'a command with empty arguments', spec: { command: ['a', ''], args: [''], env: { A: '' } } },
+    {
+      name: 'one port number by two protocols',
+      spec: {
+        command: ['a'],
+        ports: [
+          { containerPort: 53, name: 'a' },
+          { containerPort: 53, name: 'b', protocol: Port_Protocol.UDP },
+        ],
+      },
+    },
+    {
+      name: 'limits equal to the requests',
+      spec: {
+        command: ['a'],
+        resources: { requests: { cpuMillis: 5, memoryBytes: 5n }, limits: { cpuMillis: 5, memoryBytes: 5n } },
+      },
+    },
+    { name: 'limits of 0, which are none', spec: { command: ['a'], resources: { limits: { cpuMillis: 0, memoryBytes: 0n } } } },
+    {
+      name: 'no retries of what is never restarted',
+      spec: { command: ['a'], restart: { policy: Restart.NEVER, maxRetries: 0 } },
+    },
+  ])('accepts $name', ({ spec }) => {
+    expect(() => checkSpec(create(WorkloadSpecSchema, spec))).not.toThrow();
+  });
+
+  it('lists everything that is wrong', () => {
+    const spec = aSpec({
+      command: [''],
+      workingDir: '\0',
+      ports: [{ containerPort: 1 }, { containerPort: 1 }],
+      restart: { policy: Restart.NEVER, maxRetries: 2 },
+    });
+    expect(() => checkSpec(spec)).toThrow(
+      expect.objectContaining({ violations: Array.from({ length: 5 }, () => expect.anything()) }),
+    );
+  });
+});
+
+/** Every leaf of the spec that is built. A field that is neither here nor refused fails the spec below. */
+const SUPPORTED = [
+  'image',
+  'command',
+  'args',
+  'env',
+  'working_dir',
+  'labels',
+  'annotations',
+  'runtime',
+  'restarted_at',
+  'replicas',
+  'priority',
+  'termination_grace_period',
+  'pre_stop_delay',
+  'ports.name',
+  'ports.container_port',
+  'ports.protocol',
+  'resources.requests.cpu_millis',
+  'resources.requests.memory_bytes',
+  'resources.limits.cpu_millis',
+  'resources.limits.memory_bytes',
+  'placement.regions',
+  'placement.zones',
+  'placement.locality',
+  'placement.node_selector',
+  ...['affinity', 'anti_affinity'].flatMap((side) => [
+    ...['key', 'operator', 'values'].map((name) => `placement.${side}.nodes.match.${name}`),
+    `placement.${side}.nodes.weight`,
+    ...['key', 'operator', 'values'].map((name) => `placement.${side}.workloads.match.${name}`),
+    ...['topology', 'namespaces', 'weight'].map((name) => `placement.${side}.workloads.${name}`),
+  ]),
+  ...['key', 'operator', 'value', 'effect'].map((name) => `placement.tolerations.${name}`),
+  ...['topology', 'mode', 'max_skew'].map((name) => `placement.spread.${name}`),
+  'restart.policy',
+  'restart.max_retries',
+  'rollout.max_surge',
+  'rollout.max_unavailable',
+  'rollout.min_available',
+  'rollout.min_ready_duration',
+];
+
+interface Leaf {
+  readonly path: string;
+  /** A spec that has this leaf and, of the rest, only what leads to it. */
+  readonly spec: WorkloadSpec;
+}
+
+/** All leaves of the spec, each with a value that is no default. */
+function leavesOf(schema: DescMessage, prefix: string, wrap: (init: object) => object): Leaf[] {
+  return schema.fields.flatMap((field): Leaf[] => {
+    const path = `${prefix}${field.name}`;
+    const put = (value: unknown): object =>
+      wrap(
+        field.oneof === undefined ? { [field.localName]: value } : { [field.oneof.localName]: { case: field.localName, value } },
+      );
+    const list = (value: unknown): unknown => (field.fieldKind === 'list' ? [value] : value);
+    if (field.message?.typeName.startsWith('cloudless.') && field.message.fields.length > 0) {
+      return leavesOf(field.message, `${path}.`, (init) => put(list(init)));
+    }
+    return [{ path, spec: create(WorkloadSpecSchema, put(valueOf(field))) }];
+  });
+}
+
+function valueOf(field: DescField): unknown {
+  if (field.fieldKind === 'map') return { key: 'value' };
+  const value = field.message !== undefined ? durationFromMs(7_000) : field.enum !== undefined ? 1 : scalarOf(field);
+  return field.fieldKind === 'list' ? [value] : value;
+}
+
+function scalarOf({ proto, name }: DescField): unknown {
+  const samples: Record<number, unknown> = { 3: 5n, 5: name === 'priority' ? 500 : 5, 8: true, 9: 'text' };
+  if (!(proto.type in samples)) throw new Error(`no sample for ${name}: say here what one is`);
+  return samples[proto.type];
+}
+
+const leaves = leavesOf(WorkloadSpecSchema, '', (init) => init);
+
+function refusalOf(spec: WorkloadSpec): string | undefined {
+  try {
+    refuseUnsupported(spec);
+    return undefined;
+  } catch (reason) {
+    expect(reason).toMatchObject({ kind: 'unimplemented' });
+    return (reason as Error).message;
+  }
+}
+
+describe('refuseUnsupported', () => {
+  it.each(leaves)('$path is built, or refused by its name or that of what holds it', ({ path, spec }) => {
+    const refusal = refusalOf(spec);
+    const named = refusal?.replace(/\[0\]/g, '').replace(/^spec\.|[ (:,].*$/g, '');
+    if (path === 'priority')
+      expect(refusal).toBe('spec.priority (over 100 would preempt): not supported in this version; leave it out');
+    else if (SUPPORTED.includes(path)) expect(refusal).toBeUndefined();
+    else expect([named, path.startsWith(`${named ?? '?'}.`) || path === named]).toEqual([named, true]);
+  });
+
+  it('knows nothing that is no field', () => {
+    const paths = leaves.map(({ path }) => path);
+    expect(SUPPORTED.filter((path) => !paths.includes(path))).toEqual([]);
+  });
+
+  it.each<{ name: string; spec: Init }>([
+    {
+      name: 'an empty message everywhere',
+      spec: {
+        livenessProbe: {},
+        readinessProbe: {},
+        startupProbe: {},
+        security: {},
+        network: {},
+        imagePull: {},
+        rollout: {},
+        disconnect: {},
+        placement: {},
+        restart: {},
+        resources: { requests: {}, limits: {} },
+      },
+    },
+    { name: 'every list empty', spec: { volumes: [], secrets: [], ports: [], rollout: { steps: [] } } },
+    {
+      name: 'zeros',
+      spec: {
+        resources: {
+          requests: { storageBytes: 0n, bandwidthBps: 0n, gpus: 0 },
+          limits: { storageBytes: 0n, bandwidthBps: 0n, gpus: 0 },
+        },
+        ports: [{ containerPort: 80, hostPort: 0 }],
+      },
+    },
+    {
+      name: 'the defaults of a rollout',
+      spec: {
+        rollout: {
+          strategy: 0,
+          progressDeadline: durationFromMs(600_000),
+          maxFailedNew: 3,
+          onFailure: 0,
+          pauseDuration: durationFromMs(0),
+          promotion: 0,
+        },
+      },
+    },
+    {
+      name: 'the defaults of disconnect',
+      spec: { disconnect: { mode: 0, lostAfter: durationFromMs(0), stopAfter: durationFromMs(10_000) } },
+    },
+    {
+      name: 'the defaults of the rest',
+      spec: {
+        mode: 0,
+        priority: 50,
+        imagePull: { policy: 0, secret: '' },
+        network: { hostNetwork: false },
+        placement: { tolerations: [{ key: 'a' }] },
+      },
+    },
+    { name: 'the highest priority that does not preempt', spec: { priority: 100 } },
+  ])('does not refuse $name', ({ spec }) => {
+    expect(refusalOf(aSpec(spec))).toBeUndefined();
+  });
+
+  it('names every field at once, with its place in a list', () => {
+    const spec = aSpec({
+      mode: 1,
+      ports: [{ containerPort: 1 }, { containerPort: 2, hostPort: 2 }],
+      placement: { tolerations: [{ key: 'a', tolerationPeriod: durationFromMs(1) }] },
+    });
+    expect(refusalOf(spec)).toBe(
+      'spec.mode, spec.ports[1].host_port, spec.placement.tolerations[0].toleration_period: not supported in this version; leave them out',
+    );
+  });
+
+  it('depends on the refused leaves alone: without them any spec passes', () => {
+    const refused = leaves.filter(({ path }) => !SUPPORTED.includes(path)).map(({ path }) => path);
+    const inLists = /^(ports|placement\.tolerations|volumes|secrets|rollout\.steps)\./;
+    const wholes = [
+      'volumes',
+      'secrets',
+      'rollout.steps',
+      'ports',
+      'placement.tolerations',
+      'priority',
+      'liveness_probe',
+      'readiness_probe',
+      'startup_probe',
+    ];
+    const clearable = [...refused.filter((path) => !inLists.test(path) && !path.includes('_probe.')), ...wholes];
+    fc.assert(
+      fc.property(arbMessage(WorkloadSpecSchema), (spec) => {
+        const cleared = updateSpec(spec, create(WorkloadSpecSchema), clearable);
+        expect(refusalOf(cleared)).toBeUndefined();
+        expect(diffSpecs(spec, cleared).every(({ after }) => after === undefined)).toBe(true);
+      }),
+      { numRuns: 50 },
+    );
+  });
+});

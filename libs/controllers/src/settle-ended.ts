@@ -1,0 +1,55 @@
+import { Event_Category as Category, Event_Severity as Severity, ReplicaStatus_Phase as Phase } from '@cloudless/api';
+import type { ReplicaRecord } from '@cloudless/api/store';
+import { copyReplica, isLive } from '@cloudless/cluster-state';
+import type { SlotBackoffs } from './slot-backoff.js';
+import { isFinal, isTombstone, MAX_REPLICA_WRITES, type WorkloadPass } from './workload-pass.js';
+
+/**
+ * Removes what was asked to stop and has, and retires what failed. Adds at most {@link MAX_REPLICA_WRITES} writes; what is
+ * left is for the next pass.
+ * @param readyForMs - How long a replica had been ready at last.
+ */
+export function settleEnded(pass: WorkloadPass, backoffs: SlotBackoffs, readyForMs: (replicaId: string) => number): void {
+  const { transaction, deleting } = pass;
+  const newestFailed = newestFailedBySlot(pass);
+  for (const replica of pass.replicas) {
+    if (transaction.size >= MAX_REPLICA_WRITES) return;
+    const { value } = replica;
+    if (isTombstone(value) || isLive(value)) continue;
+    const final = isFinal(pass.workload.value, value);
+    if (value.phase === Phase.STOPPED || deleting) {
+      // One that nobody had asked to stop may do so again at once.
+      if (value.desiredRunning && !deleting) backoffs.failed(value.slot, readyForMs(value.id));
+      transaction.deleteReplica(replica);
+    } else if (value.phase === Phase.FAILED && value.desiredRunning && !final) {
+      backoffs.failed(value.slot, readyForMs(value.id));
+      transaction.updateReplica(replica, copyReplica(value, { desiredRunning: false, stopReason: value.reason }));
+      transaction.event(failedEvent(pass, value));
+    } else if (final ? !value.desiredRunning : isForgettable(value, newestFailed)) {
+      transaction.deleteReplica(replica);
+    }
+  }
+}
+
+/** An ended replica is kept as long as somebody may want to know: the newest failed one of each slot. */
+function isForgettable(replica: ReplicaRecord, newestFailed: ReadonlyMap<number, bigint>): boolean {
+  return replica.phase === Phase.SUCCEEDED || replica.sequence < (newestFailed.get(replica.slot) ?? 0n);
+}
+
+function newestFailedBySlot({ replicas }: WorkloadPass): ReadonlyMap<number, bigint> {
+  const failed = replicas.filter(({ value }) => value.phase === Phase.FAILED);
+  return new Map(failed.map(({ value }) => [value.slot, value.sequence]));
+}
+
+function failedEvent({ workload }: WorkloadPass, { id, reason, nodeId }: ReplicaRecord) {
+  return {
+    severity: Severity.WARNING,
+    category: Category.WORKLOAD,
+    reason: 'ReplicaFailed',
+    message: `replica ${id} failed: ${reason}`,
+    namespace: workload.value.namespace,
+    workload: workload.value.name,
+    replicaId: id,
+    nodeId,
+  };
+}

@@ -1,0 +1,104 @@
+import { ReplicaStatus_Phase as Phase } from '@cloudless/api';
+import { clusterOf, createWeb, readWeb } from './support.js';
+
+describe('agents that misbehave', () => {
+  it('an order that is dropped is sent again until it is acknowledged', async () => {
+    const cluster = await clusterOf(1);
+    const agent = cluster.agents.get('node-1')!;
+    agent.dropsOrders = 2;
+    await createWeb(cluster, { replicas: 1 });
+    await cluster.advance(1_500);
+    expect((await readWeb(cluster)).status?.readyReplicas).toBe(0);
+    await cluster.advance(1_500);
+    expect((await readWeb(cluster)).status?.readyReplicas).toBe(1);
+    expect(agent.started).toHaveLength(1);
+  });
+
+  it('an orphan that takes its time to stop is not flooded with orders', async () => {
+    const cluster = await clusterOf(1);
+    await createWeb(cluster, { replicas: 1 });
+    await cluster.advance(500);
+    const agent = cluster.agents.get('node-1')!;
+    const [real] = agent.replicas.values();
+    agent.obeysStops = false;
+    agent.disconnect();
+    agent.replicas.set('ffffffffffffffff-1', { ...real!, replicaId: 'ffffffffffffffff-1', orderRevision: 1n });
+    await cluster.reconnect('node-1');
+    const before = agent.taken;
+    await cluster.advance(5_000);
+    expect(agent.replicas.get('ffffffffffffffff-1')?.phase).toBe(Phase.STOPPING);
+    expect(agent.taken - before).toBeLessThanOrEqual(5);
+    agent.change('ffffffffffffffff-1', { phase: Phase.STOPPED });
+    await cluster.advance(100);
+    expect([...agent.replicas.keys()]).toEqual([real!.replicaId]);
+  });
+
+  it('an orphan whose stop was dropped is told again', async () => {
+    const cluster = await clusterOf(1);
+    await createWeb(cluster, { replicas: 1 });
+    await cluster.advance(500);
+    const agent = cluster.agents.get('node-1')!;
+    const [real] = agent.replicas.values();
+    agent.disconnect();
+    agent.replicas.set('ffffffffffffffff-1', { ...real!, replicaId: 'ffffffffffffffff-1', orderRevision: 1n });
+    agent.dropsOrders = 1;
+    await cluster.reconnect('node-1');
+    await cluster.advance(3_000);
+    expect([...agent.replicas.keys()]).toEqual([real!.replicaId]);
+  });
+
+  it('a replica that runs where it does not belong is stopped there, and only there', async () => {
+    const cluster = await clusterOf(2);
+    await createWeb(cluster, { replicas: 2 });
+    await cluster.advance(500);
+    const [one, two] = [cluster.agents.get('node-1')!, cluster.agents.get('node-2')!];
+    const [foreign] = two.replicas.values();
+    one.disconnect();
+    one.replicas.set(foreign!.replicaId, { ...foreign!, orderRevision: 1n });
+    await cluster.reconnect('node-1');
+    await cluster.advance(2_000);
+    expect([...one.replicas.keys()]).not.toContain(foreign!.replicaId);
+    expect(two.replicas.get(foreign!.replicaId)).toMatchObject({ phase: Phase.RUNNING, ready: true });
+    expect((await readWeb(cluster)).status?.readyReplicas).toBe(2);
+  });
+
+  it('a replica that stops unasked is replaced with growing delay', async () => {
+    const cluster = await clusterOf(1);
+    const agent = cluster.agents.get('node-1')!;
+    agent.onStart = 'stops';
+    await createWeb(cluster, { replicas: 1 });
+    await cluster.advance(8_000);
+    expect(agent.started.length).toBeLessThanOrEqual(5);
+    expect(agent.started.length).toBeGreaterThanOrEqual(4);
+  });
+
+  it('what failed last stays to be looked at when its agent reconnects', async () => {
+    const cluster = await clusterOf(1);
+    const agent = cluster.agents.get('node-1')!;
+    await createWeb(cluster, { replicas: 1 });
+    await cluster.advance(500);
+    const [id] = agent.replicas.keys();
+    agent.change(id!, { phase: Phase.FAILED, ready: false, reason: 'exit code 7' });
+    await cluster.advance(500);
+    agent.disconnect();
+    await cluster.advance(100);
+    await cluster.reconnect('node-1');
+    await cluster.advance(500);
+    const failed = (await readWeb(cluster)).status?.replicas.filter(({ phase }) => phase === Phase.FAILED);
+    expect(failed?.map((replica) => [replica.id, replica.reason])).toEqual([[id, 'exit code 7']]);
+    expect(agent.replicas.has(id!)).toBe(true); // its logs are kept as long as its record
+  });
+
+  it('a newer session replaces the older one, whose late end changes nothing', async () => {
+    const cluster = await clusterOf(1);
+    await createWeb(cluster);
+    await cluster.advance(500);
+    const starts = cluster.agents.get('node-1')!.started.length;
+    await cluster.reconnect('node-1');
+    await cluster.advance(10_000);
+    const node = await cluster.until(() => cluster.client.getNode({ nodeId: 'node-1' }));
+    expect(node.status?.conditions[0]?.status).toBe(true);
+    expect((await readWeb(cluster)).status?.readyReplicas).toBe(3);
+    expect(cluster.agents.get('node-1')!.started).toHaveLength(starts);
+  });
+});

@@ -1,0 +1,125 @@
+import { mkdtemp, readdir, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { workloadPorts } from './cluster.js';
+import { Running, bundleOf, processesUsing, repository, runToEnd } from './processes.js';
+
+/** Everything of these clusters is below it, so that what they leave behind can be found. */
+let directory = '';
+beforeAll(async () => {
+  directory = await mkdtemp(join(tmpdir(), 'cloudless-dev-'));
+});
+afterEach(async () => {
+  const left = processesUsing(directory);
+  for (const line of left) process.kill(Number(line.split(' ')[0]), 'SIGKILL');
+  const files = await readdir(directory);
+  await Promise.all(files.map((file) => rm(join(directory, file), { recursive: true, force: true })));
+  expect({ left, files }).toEqual({ left: [], files: [] });
+});
+afterAll(() => rm(directory, { recursive: true, force: true }));
+
+const example = ['--example', join(repository, 'examples/hello.yaml')];
+const anyPorts = ['--port', '0', '--ops-port', '0', '--agent-port', '0'];
+const args = (...more: readonly string[]): readonly string[] => [
+  bundleOf('dev-cluster'),
+  ...['--workload-port', String(workloadPorts(3_000))],
+  ...more,
+];
+const env = (): NodeJS.ProcessEnv => ({ TMPDIR: directory, NO_COLOR: '1' });
+const start = (...more: readonly string[]): Running => Running.start(process.execPath, args(...more), env());
+const runs = (...more: readonly string[]) => runToEnd(process.execPath, args(...more), { env: env() });
+
+/** What follows a label in the lines that tell where the cluster is. */
+async function told(cluster: Running, label: string): Promise<string> {
+  const line = await cluster.line((text) => text.trim().startsWith(`${label} `));
+  return line.trim().split(/\s+/).slice(1).join(' ');
+}
+const portOf = (url: string): string => new URL(url.split(' ')[0] ?? '').port;
+
+describe('the development cluster', () => {
+  it('with --demo shows the life of the example and ends', async () => {
+    const { code, stdout, stderr } = await runs(...anyPorts, ...example, '--demo');
+    expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
+    const steps = [
+      'scale to 5',
+      'a rolling update',
+      'kill -9 one replica',
+      'what the replicas print',
+      'run a command',
+      'what happened',
+      'delete',
+    ];
+    for (const step of steps) expect(stdout).toContain(`── ${step}`);
+    expect(stdout).toMatch(/ready again after \d+ ms: same replica, same node, one restart/);
+    expect(stdout).toContain('workload default/hello: deleted');
+    expect(stdout).toContain('Demo finished: every step did what it should.');
+  });
+
+  it('stays, serves, lets no second one take its ports, and ends with SIGINT', async () => {
+    const cluster = start(...anyPorts, ...example);
+    const api = await told(cluster, 'API');
+    const url = api.split(' ')[0] ?? '';
+    const health = await told(cluster, 'Health');
+    const agentPort = (await told(cluster, 'agent-1')).split(':').at(-1) ?? '';
+    await cluster.line((line) => line.startsWith('Ctrl-C'));
+    expect(await (await fetch(health)).json()).toEqual({ status: 'ok' });
+    const listed = await runToEnd(process.execPath, [
+      bundleOf('cloudlessctl'),
+      '--server',
+      url,
+      'get',
+      'workload',
+      'hello',
+      '-o',
+      'json',
+    ]);
+    expect(JSON.parse(listed.stdout)).toMatchObject({ name: 'hello', status: { phase: 'RUNNING', readyReplicas: 3 } });
+    const mine = processesUsing(directory);
+    const folders = await readdir(directory);
+
+    const busy = [
+      { flags: ['--port', portOf(api), '--ops-port', '0', '--agent-port', '0'], port: portOf(api), flag: '--port' },
+      { flags: ['--port', '0', '--ops-port', portOf(health), '--agent-port', '0'], port: portOf(health), flag: '--ops-port' },
+      { flags: ['--port', '0', '--ops-port', '0', '--agent-port', agentPort], port: agentPort, flag: '--agent-port' },
+    ];
+    const seconds = [];
+    for (const { flags, port, flag } of busy) {
+      const { code, stderr } = await runs(...flags);
+      const left = processesUsing(directory).filter((line) => !mine.includes(line));
+      for (const line of left) process.kill(Number(line.split(' ')[0]), 'SIGKILL');
+      const names = stderr.includes(`port ${port} on 127.0.0.1 is in use`) && stderr.includes(`choose another with ${flag}`);
+      seconds.push({ flag, code, names, left, folders: await readdir(directory) });
+    }
+    const stopping = await cluster.kill('SIGINT');
+    expect(seconds).toEqual(busy.map(({ flag }) => ({ flag, code: 1, names: true, left: [], folders })));
+    expect(stopping).toBe(130);
+  });
+
+  it('ends, and says so, when its coordinator ends', async () => {
+    const cluster = start(...anyPorts);
+    await cluster.line((line) => line.startsWith('Ctrl-C'));
+    const coordinator = processesUsing(directory).find((line) => line.includes('dist/apps/coordinator/main.mjs')) ?? '';
+    process.kill(Number(coordinator.split(' ')[0]), 'SIGKILL');
+    expect(await cluster.exited).toBe(1);
+    expect(cluster.lines.join('\n')).toMatch(/^dev-cluster: coordinator has ended; its log is .*coordinator\.log$/m);
+  });
+
+  it.each([
+    { what: 'an unknown flag', flags: ['--prot', '1'], says: "unknown option '--prot'" },
+    { what: 'a port that is none', flags: ['--port', '99999'], says: 'It must be a whole number from 0 to 65535.' },
+  ])('refuses $what', async ({ flags, says }) => {
+    expect(await runs(...flags)).toMatchObject({ code: 2, stderr: expect.stringContaining(says) as string });
+  });
+
+  it('ends with SIGINT also while it waits for its example', async () => {
+    const manifest = join(directory, 'never-ready.yaml');
+    await writeFile(manifest, 'name: never\nspec: { command: [sleep, "1000"], ports: [{ name: http, containerPort: 80 }] }\n');
+    const cluster = start(...anyPorts, '--example', manifest);
+    await cluster.line((line) => line.includes('waiting for port http to accept connections'));
+    process.kill(cluster.pid, 'SIGINT');
+    // The command that waits must be ended too: it would look for its coordinator for another minute.
+    await expect(cluster.line((line) => line.includes('connecting again'))).rejects.toThrow('ended before');
+    expect(await cluster.exited).toBe(130);
+    await rm(manifest);
+  });
+});
