@@ -35,6 +35,7 @@ function makePrivate(path: string): void {
   try {
     if (mkdirSync(path, { recursive: true, mode: 0o700 }) !== undefined) chmodSync(path, 0o700); // whatever the umask
   } catch (cause) {
+    if (errorCodeOf(cause) === 'EEXIST') throw new CloudlessError('precondition', `${path} is not a directory`, { cause });
     throw new CloudlessError('precondition', `cannot make the data directory ${path}: ${errorMessageOf(cause)}`, { cause });
   }
   if ((statSync(path).mode & 0o077) !== 0) {

@@ -37,7 +37,11 @@ export async function runAgent(
     undo.push(() => data.release());
     const runtime = await openRuntime(config, deps);
     let started: Agent | undefined; // an agent that cannot start ends no work
-    undo.push(() => (config.stopWorkloadsOnExit && started !== undefined ? runtime.shutdown() : runtime.close()));
+    undo.push(async () => {
+      const endsWork = config.stopWorkloadsOnExit && started !== undefined;
+      // A supervisor that holds nothing would only outlive us for nothing.
+      return endsWork || (await runtime.list()).length === 0 ? runtime.shutdown() : runtime.close();
+    });
     const { capacity, probe } = await openMachine(config.dataDir);
     // Listens first, so that the first Hello can tell where.
     let server: RpcServer | undefined;

@@ -29,8 +29,9 @@ import {
   type UpdateNodeRequest,
 } from '@cloudless/api';
 import { NodeRecordSchema, type NodeRecord } from '@cloudless/api/store';
-import { CloudlessError, InvalidInputError, errorKindOf } from '@cloudless/base';
-import { holdsResources, replicaKeyId, type EventInit, type Stored, type Transaction } from '@cloudless/cluster-state';
+import { CloudlessError, InvalidInputError } from '@cloudless/base';
+import { holdsResources, replicaKeyId, type EventInit, type Stored } from '@cloudless/cluster-state';
+import { withoutConflict } from './conflicts.js';
 import type { ApiServerDeps } from './ports.js';
 
 const MAX_ATTEMPTS = 8;
@@ -143,13 +144,7 @@ export class NodeHandlers {
         `node "${request.nodeId}" is connected; stop its agent first, or it would enrol again at once`,
       );
     }
-    for (let at = 0; at < held.length; at += MAX_REMOVED_PER_COMMIT) {
-      const transaction = state.transaction();
-      for (const { value } of held.slice(at, at + MAX_REMOVED_PER_COMMIT)) {
-        transaction.delete('replica', replicaKeyId(value.uid, value.sequence));
-      }
-      await state.commit(transaction);
-    }
+    await this.removeReplicas(request.nodeId);
     await state.commit(
       state
         .transaction()
@@ -157,6 +152,8 @@ export class NodeHandlers {
         .delete('node', request.nodeId)
         .event({ ...about(node.value), reason: 'NodeRemoved', message: `node ${request.nodeId} was removed` }),
     );
+    // One that was placed there while the others went; now that the node is gone, no more can be.
+    await this.removeReplicas(request.nodeId);
     nodes.forget(request.nodeId);
     return create(RemoveNodeResponseSchema);
   };
@@ -217,28 +214,31 @@ export class NodeHandlers {
     }
   }
 
+  private async removeReplicas(nodeId: string): Promise<void> {
+    const { state } = this.deps;
+    for (;;) {
+      const held = [...state.view().replicasOn(nodeId)].slice(0, MAX_REMOVED_PER_COMMIT);
+      if (held.length === 0) return;
+      const transaction = state.transaction();
+      for (const { value } of held) transaction.delete('replica', replicaKeyId(value.uid, value.sequence));
+      await state.commit(transaction);
+    }
+  }
+
   /** @param apply - Changes the copy it is given; returns the event, or undefined when there is nothing to change. */
   private async change(
     nodeId: string,
     apply: (record: NodeRecord) => Pick<EventInit, 'reason' | 'message'> | undefined,
   ): Promise<Node> {
-    for (let attempt = 1; ; attempt += 1) {
+    return withoutConflict(this.deps.state, MAX_ATTEMPTS, async () => {
       const current = this.found(nodeId);
       const record = clone(NodeRecordSchema, current.value);
       const event = apply(record);
       if (event === undefined) return this.picture(current.value);
-      const transaction: Transaction = this.deps.state.transaction();
-      transaction
-        .require('node', nodeId, current)
-        .put('node', nodeId, record)
-        .event({ ...about(record), ...event });
-      try {
-        await this.deps.state.commit(transaction);
-        return this.picture(record);
-      } catch (reason) {
-        if (errorKindOf(reason) !== 'conflict' || attempt >= MAX_ATTEMPTS) throw reason;
-      }
-    }
+      const transaction = this.deps.state.transaction().require('node', nodeId, current).put('node', nodeId, record);
+      await this.deps.state.commit(transaction.event({ ...about(record), ...event }));
+      return this.picture(record);
+    });
   }
 
   private found(nodeId: string): Stored<NodeRecord> {

@@ -11,9 +11,20 @@ export class Outbox<Message> {
   private closed = false;
 
   push(key: string, message: Message): void {
+    if (this.closed) return;
     this.waiting.delete(key);
     this.waiting.set(key, message);
     this.wakeup.notify();
+  }
+
+  /** Takes a message back that was not read yet. */
+  drop(key: string): void {
+    this.waiting.delete(key);
+  }
+
+  /** How many messages wait. */
+  get size(): number {
+    return this.waiting.size;
   }
 
   close(): void {

@@ -1,14 +1,15 @@
-import { equals } from '@bufbuild/protobuf';
+import { create, equals } from '@bufbuild/protobuf';
 import { timestampFromMs } from '@bufbuild/protobuf/wkt';
 import {
   Event_Category as Category,
   Event_Severity as Severity,
+  ReplicaReportSchema,
   ReplicaStatus_Phase as Phase,
   type ReplicaReport,
 } from '@cloudless/api';
 import { ReplicaRecordSchema, type ReplicaRecord } from '@cloudless/api/store';
 import { WorkQueue, errorFields, errorKindOf, type WorkResult } from '@cloudless/base';
-import { copyReplica, isLive, type EventInit } from '@cloudless/cluster-state';
+import { copyReplica, isLive, type ClusterView, type EventInit } from '@cloudless/cluster-state';
 import type { ApiServerDeps } from './ports.js';
 
 /** A replica and its event each; what is left of the 100 is for a second event. */
@@ -20,13 +21,16 @@ const MAX_REPORTS_PER_COMMIT = 40;
  */
 export class ReplicaReports {
   private readonly waiting = new Map<string, Map<string, ReplicaReport>>();
+  /** Nodes with a commit under way. */
+  private readonly writing = new Set<string>();
+  private readonly waiters = new Map<string, (() => void)[]>();
   private readonly queue: WorkQueue<string>;
 
   constructor(private readonly deps: ApiServerDeps) {
     this.queue = new WorkQueue<string>({
       clock: deps.clock,
       random: deps.random,
-      handle: (nodeId) => this.write(nodeId),
+      handle: (nodeId) => this.writeAndTell(nodeId),
       onError: (nodeId, reason) => deps.log.error('report not written', { nodeId, ...errorFields(reason) }),
       backoff: { firstMs: 10, maxMs: 1_000, jitter: 0.2 },
       concurrency: 64,
@@ -41,8 +45,27 @@ export class ReplicaReports {
     this.queue.wake(nodeId);
   }
 
+  /** Resolves when every report of the node that was taken in so far is written. */
+  written(nodeId: string): Promise<void> {
+    if (!this.waiting.has(nodeId) && !this.writing.has(nodeId)) return Promise.resolve();
+    return new Promise((resolve) => this.waiters.set(nodeId, [...(this.waiters.get(nodeId) ?? []), resolve]));
+  }
+
   close(): Promise<void> {
     return this.queue.stop();
+  }
+
+  private async writeAndTell(nodeId: string): Promise<WorkResult> {
+    this.writing.add(nodeId);
+    try {
+      return await this.write(nodeId);
+    } finally {
+      this.writing.delete(nodeId);
+      if (!this.waiting.has(nodeId)) {
+        for (const resolve of this.waiters.get(nodeId) ?? []) resolve();
+        this.waiters.delete(nodeId);
+      }
+    }
   }
 
   private async write(nodeId: string): Promise<WorkResult> {
@@ -73,17 +96,35 @@ export class ReplicaReports {
       // Not written: they wait again, unless the agent has said something newer meanwhile.
       const newer = this.waiting.get(nodeId) ?? new Map<string, ReplicaReport>();
       this.waiting.set(nodeId, new Map([...taken.map((report) => [report.replicaId, report] as const), ...newer]));
-      if (errorKindOf(reason) === 'conflict') return { kind: 'again' };
-      throw reason;
+      if (errorKindOf(reason) !== 'conflict') throw reason;
+      return { kind: state.isLeading ? 'again' : 'retry' };
     }
   }
+}
+
+/** The reports of replicas that the agent, by its whole inventory, does not have although it should. */
+export function missingReports(view: ClusterView, nodeId: string, known: ReadonlySet<string>): readonly ReplicaReport[] {
+  return [...view.replicasOn(nodeId)].flatMap(({ value }) => {
+    if (known.has(value.id)) return [];
+    const stopping = !value.desiredRunning;
+    const forgotten = value.desiredRunning && isLive(value) && value.phase >= Phase.STARTING;
+    if (!stopping && !forgotten) return [];
+    return create(ReplicaReportSchema, {
+      replicaId: value.id,
+      workloadUid: value.uid,
+      phase: stopping ? Phase.STOPPED : Phase.FAILED,
+      reason: stopping ? '' : `node ${nodeId} no longer knows the replica`,
+      containerId: value.containerId,
+    });
+  });
 }
 
 /** The record with what the agent saw. Phases only go forward; a replica that was asked to stop has stopped however it ended. */
 export function mergeReport(record: ReplicaRecord, report: ReplicaReport, wallTimeMs: number): ReplicaRecord {
   const hasEnded = report.phase > Phase.STOPPING;
+  // The end of a lost one is the confirmation that is waited for; any other that has ended is history.
   if (record.lost || !isLive(record)) {
-    return hasEnded && !record.desiredRunning ? copyReplica(record, { phase: Phase.STOPPED, ready: false }) : record;
+    return record.lost && hasEnded ? copyReplica(record, { phase: Phase.STOPPED, ready: false }) : record;
   }
   const stopped = hasEnded && !record.desiredRunning;
   const ready = report.ready && !hasEnded;

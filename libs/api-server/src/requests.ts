@@ -4,8 +4,9 @@ import type { DescMessage, MessageShape } from '@bufbuild/protobuf';
 import { timestampFromMs } from '@bufbuild/protobuf/wkt';
 import { WorkloadSchema, type Workload } from '@cloudless/api';
 import { RequestRecordSchema } from '@cloudless/api/store';
-import { InvalidInputError, errorKindOf } from '@cloudless/base';
+import { InvalidInputError } from '@cloudless/base';
 import type { ClusterView, Transaction } from '@cloudless/cluster-state';
+import { withoutConflict } from './conflicts.js';
 import type { ApiServerDeps } from './ports.js';
 
 /** What a mutation decided on one view of the state. */
@@ -32,7 +33,7 @@ export async function mutate<Desc extends DescMessage>(
   decide: (view: ClusterView) => Mutation,
 ): Promise<Workload> {
   const bodyHash = request.requestId === '' ? new Uint8Array() : hashOf(schema, request);
-  for (let attempt = 1; ; attempt += 1) {
+  return withoutConflict(deps.state, MAX_ATTEMPTS, async () => {
     const view = deps.state.view();
     const earlier = request.requestId === '' ? undefined : view.request(request.requestId);
     if (earlier !== undefined) return repeat(earlier.value, method, bodyHash);
@@ -48,13 +49,9 @@ export async function mutate<Desc extends DescMessage>(
       });
       transaction.require('request', request.requestId, 'absent').put('request', request.requestId, record);
     }
-    try {
-      await deps.state.commit(transaction);
-      return result;
-    } catch (reason) {
-      if (errorKindOf(reason) !== 'conflict' || attempt >= MAX_ATTEMPTS) throw reason;
-    }
-  }
+    await deps.state.commit(transaction);
+    return result;
+  });
 }
 
 function repeat(

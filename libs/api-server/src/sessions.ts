@@ -1,39 +1,30 @@
-import { clone, create, equals } from '@bufbuild/protobuf';
+import { create } from '@bufbuild/protobuf';
 import { durationFromMs } from '@bufbuild/protobuf/wkt';
 import {
   CoordinatorMessageSchema,
-  Event_Category as Category,
-  Event_Severity as Severity,
   HeartbeatResponseSchema,
-  HelloSchema,
-  OrderSchema,
-  ReplicaReportSchema,
-  ReplicaStatus_Phase as Phase,
-  StopOrderSchema,
-  ForgetOrderSchema,
-  StartOrderSchema,
+  NodeStatus_Phase as NodePhase,
   WelcomeSchema,
   type AgentMessage,
   type CoordinatorMessage,
   type HeartbeatRequest,
   type HeartbeatResponse,
-  type Hello,
   type OpenTunnel,
   type Order,
   type ReplicaReport,
   type TunnelRefused,
   type Welcome,
 } from '@cloudless/api';
-import { NodeRecordSchema, type ReplicaRecord } from '@cloudless/api/store';
-import { CloudlessError, errorFields, errorKindOf, type Timer } from '@cloudless/base';
-import { isLive, type RecordChange } from '@cloudless/cluster-state';
+import type { ReplicaRecord } from '@cloudless/api/store';
+import { CloudlessError, errorFields, type Timer } from '@cloudless/base';
+import type { RecordChange } from '@cloudless/cluster-state';
 import type { HandlerContext } from '@connectrpc/connect';
+import { PROTOCOL, admit } from './admission.js';
+import { forgetOrder, isOrphan, orderFor, ordersFor, orphanOrder } from './orders.js';
 import { Outbox } from './outbox.js';
 import type { ApiServerDeps } from './ports.js';
-import { ReplicaReports } from './replica-reports.js';
+import { ReplicaReports, missingReports } from './replica-reports.js';
 
-/** The protocol of this coordinator; an agent must speak it too. */
-export const PROTOCOL = 1;
 /** An order that was not acknowledged is sent again after this long. */
 const RESEND_MS = 1_000;
 
@@ -45,27 +36,44 @@ interface Session {
   readonly acknowledged: Map<string, bigint>;
   /** When an order was last sent, on the monotonic clock. */
   readonly sentAt: Map<string, number>;
-  /** Replica ids of the inventory so far; undefined once it is complete. */
-  inventory: Set<string> | undefined;
+  /** What it runs and should not, as last reported. */
+  readonly orphans: Map<string, ReplicaReport>;
+  /** The inventory so far, by replica id; undefined once it is complete. */
+  inventory: Map<string, ReplicaReport> | undefined;
+  /** Its number among the sessions that are alive; undefined until the inventory is written. */
+  number: number | undefined;
 }
 
 /** What sessions tell of tunnels. */
 export interface TunnelNotices {
   refused(nodeId: string, refused: TunnelRefused): void;
+  /** The session through which tunnels were asked for has ended. */
   gone(nodeId: string): void;
+  /** Nothing was heard of the node for a whole lease: what is open to it is dead. */
+  lost(nodeId: string): void;
+}
+
+/** What tunnels need of sessions. */
+export interface TunnelRequests {
+  announceTunnels(notices: TunnelNotices): void;
+  requestTunnel(nodeId: string, request: OpenTunnel): boolean;
+  withdrawTunnel(nodeId: string, tunnelId: string): void;
 }
 
 /** Speaks with agents: takes their reports, pushes orders at once and again until they are acknowledged. */
-export class SessionHub {
+export class SessionHub implements TunnelRequests {
   private readonly sessions = new Map<string, Session>();
   private readonly reports: ReplicaReports;
-  private readonly unsubscribe: () => void;
+  private readonly unsubscribes: (() => void)[];
   private timer: Timer | undefined;
-  private tunnels: TunnelNotices = { refused: () => undefined, gone: () => undefined };
+  private tunnels: TunnelNotices = { refused: () => undefined, gone: () => undefined, lost: () => undefined };
 
   constructor(private readonly deps: ApiServerDeps) {
     this.reports = new ReplicaReports(deps);
-    this.unsubscribe = deps.state.subscribe((changes) => this.push(changes));
+    this.unsubscribes = [
+      deps.state.subscribe((changes) => this.push(changes)),
+      deps.nodes.subscribe((nodeId) => this.dropLost(nodeId)),
+    ];
     this.arm();
   }
 
@@ -75,7 +83,7 @@ export class SessionHub {
   }
 
   async close(): Promise<void> {
-    this.unsubscribe();
+    for (const unsubscribe of this.unsubscribes) unsubscribe();
     this.timer?.cancel();
     for (const session of this.sessions.values()) session.outbox.close();
     await this.reports.close();
@@ -92,69 +100,60 @@ export class SessionHub {
     return true;
   }
 
-  /** The Session call. */
+  /** Nobody waits for the tunnel any more: a request that was not sent yet is not sent. */
+  withdrawTunnel(nodeId: string, tunnelId: string): void {
+    this.sessions.get(nodeId)?.outbox.drop(`tunnel/${tunnelId}`);
+  }
+
+  /**
+   * The Session call. The node counts as alive once its whole inventory is written: before that, what the store says of its
+   * replicas is what was true before the agent went away, and nothing may be stopped on the strength of that.
+   */
   async *session(messages: AsyncIterable<AgentMessage>, context: HandlerContext): AsyncGenerator<CoordinatorMessage> {
     const { clock, nodes, log } = this.deps;
     const incoming = messages[Symbol.asyncIterator]();
     const first = await incoming.next();
     const hello = first.done === true ? undefined : first.value.message;
     if (hello?.case !== 'hello') throw new CloudlessError('invalid', 'message: the first message of a session must be hello');
-    await this.admit(hello.value);
-    const { nodeId } = hello.value;
-    this.sessions.get(nodeId)?.outbox.close();
-    const session: Session = {
-      nodeId,
-      outbox: new Outbox(),
-      acknowledged: new Map(),
-      sentAt: new Map(),
-      inventory: new Set(),
-    };
-    this.sessions.set(nodeId, session);
-    const number = nodes.connected(nodeId);
-    nodes.report(nodeId, hello.value.conditions);
+    await admit(this.deps, hello.value);
+    const session = this.open(hello.value.nodeId);
+    nodes.report(session.nodeId, hello.value.conditions);
     const connection = this.deps.connectionOf(context);
-    const leave = [
-      connection?.onPing(() => nodes.heard(nodeId)),
-      connection?.onClose(() => {
-        nodes.disconnected(nodeId, number);
-        session.outbox.close();
-      }),
-    ];
-    log.info('agent connected', { nodeId });
+    const unsubscribes = [connection?.onPing(() => this.heard(session)), connection?.onClose(() => this.leave(session))];
+    log.info('agent connected', { nodeId: session.nodeId });
     void this.read(session, incoming);
     try {
       yield create(CoordinatorMessageSchema, { message: { case: 'welcome', value: this.welcome() } });
       yield* session.outbox.drain(clock, context.signal);
     } finally {
-      for (const unsubscribe of leave) unsubscribe?.();
-      session.outbox.close();
-      nodes.disconnected(nodeId, number);
-      if (this.sessions.get(nodeId) === session) {
-        this.sessions.delete(nodeId);
-        this.tunnels.gone(nodeId);
-      }
-      log.info('agent disconnected', { nodeId });
+      for (const unsubscribe of unsubscribes) unsubscribe?.();
+      this.leave(session);
+      log.info('agent disconnected', { nodeId: session.nodeId });
     }
   }
 
   /** The Heartbeat call: one turn of a session. */
   async heartbeat(request: HeartbeatRequest): Promise<HeartbeatResponse> {
     const { nodes } = this.deps;
-    const { hello } = request;
+    const { hello, inventory } = request;
     if (hello === undefined) throw new CloudlessError('invalid', 'hello: is required');
-    await this.admit(hello);
-    if (nodes.status(hello.nodeId).alive) nodes.heard(hello.nodeId);
-    else nodes.connected(hello.nodeId);
-    nodes.report(hello.nodeId, request.usage?.conditions ?? hello.conditions, request.usage?.usage);
-    const acknowledged = new Map<string, bigint>();
-    for (const report of request.inventory?.replicas ?? []) {
-      acknowledged.set(report.replicaId, report.orderRevision);
-      this.takeReport(hello.nodeId, report);
+    await admit(this.deps, hello);
+    const { nodeId } = hello;
+    const reports = inventory?.replicas ?? [];
+    for (const report of reports) this.reports.take(nodeId, report);
+    if (inventory?.last === true) this.settleMissing(nodeId, new Set(reports.map(({ replicaId }) => replicaId)));
+    if (nodes.status(nodeId).alive) nodes.heard(nodeId);
+    else {
+      await this.reports.written(nodeId);
+      nodes.connected(nodeId);
     }
-    if (request.inventory?.last === true) this.settleMissing(hello.nodeId, new Set(acknowledged.keys()));
+    nodes.report(nodeId, request.usage?.conditions ?? hello.conditions, request.usage?.usage);
+    const acknowledged = new Map(reports.map((report) => [report.replicaId, report.orderRevision]));
+    const view = this.deps.state.view();
+    const orphans = reports.filter((report) => isOrphan(view, nodeId, report));
     const orders = [
-      ...this.ordersFor(hello.nodeId, acknowledged),
-      ...(request.inventory?.replicas ?? []).flatMap((report) => this.orphanOrder(report)),
+      ...ordersFor(this.deps, nodeId, acknowledged),
+      ...orphans.flatMap((report) => orphanOrder(this.deps, report) ?? []),
     ];
     return create(HeartbeatResponseSchema, { welcome: this.welcome(), orders });
   }
@@ -171,85 +170,76 @@ export class SessionHub {
     });
   }
 
-  /** Checks that this agent belongs here, and keeps what it says of its machine. */
-  private async admit(hello: Hello): Promise<void> {
-    const { state } = this.deps;
-    if (hello.protocolMin > PROTOCOL || hello.protocolMax < PROTOCOL) {
-      throw new CloudlessError(
-        'precondition',
-        `agent speaks protocol ${hello.protocolMin} to ${hello.protocolMax}, this coordinator speaks ${PROTOCOL}; install matching versions`,
-      );
-    }
-    if (hello.clusterId !== state.clusterId) {
-      throw new CloudlessError(
-        'precondition',
-        `node "${hello.nodeId}" belongs to cluster ${hello.clusterId || '(none)'}, this is cluster ${state.clusterId}`,
-      );
-    }
-    if (hello.highestEpoch > state.epoch) {
-      this.deps.log.error('agent has seen a newer leadership than the store', {
-        nodeId: hello.nodeId,
-        epoch: String(hello.highestEpoch),
-      });
-      throw new CloudlessError(
-        'precondition',
-        `node "${hello.nodeId}" has taken orders of epoch ${hello.highestEpoch}, and this store is at ${state.epoch}: it went back in time`,
-      );
-    }
-    for (;;) {
-      const node = state.view().node(hello.nodeId);
-      if (node === undefined) throw new CloudlessError('notFound', `node "${hello.nodeId}" is not enrolled`);
-      if (node.value.instanceId !== hello.instanceId) {
-        throw new CloudlessError('precondition', `node "${hello.nodeId}" is enrolled by another machine; choose another name`);
-      }
-      const kept = Object.assign(clone(HelloSchema, hello), { conditions: [], highestEpoch: 0n });
-      if (node.value.hello !== undefined && equals(HelloSchema, node.value.hello, kept)) return;
-      const record = Object.assign(clone(NodeRecordSchema, node.value), { hello: kept });
-      const transaction = state.transaction().require('node', record.id, node).put('node', record.id, record);
-      transaction.event({
-        severity: Severity.INFO,
-        category: Category.MEMBERSHIP,
-        reason: node.value.hello === undefined ? 'NodeJoined' : 'NodeChanged',
-        message: `node ${record.id} has ${kept.capacity?.cpuMillis ?? 0} m CPU, zone ${kept.zone || '(none)'}, capabilities ${kept.capabilities.join(', ')}`,
-        nodeId: record.id,
-      });
-      try {
-        await state.commit(transaction);
-        return;
-      } catch (reason) {
-        if (errorKindOf(reason) !== 'conflict') throw reason;
-      }
-    }
+  /** A new session takes the place of an older one of the same node. */
+  private open(nodeId: string): Session {
+    const older = this.sessions.get(nodeId);
+    if (older !== undefined) this.leave(older);
+    const session: Session = {
+      nodeId,
+      outbox: new Outbox(),
+      acknowledged: new Map(),
+      sentAt: new Map(),
+      orphans: new Map(),
+      inventory: new Map(),
+      number: undefined,
+    };
+    this.sessions.set(nodeId, session);
+    return session;
+  }
+
+  /** Ends a session; doing so again changes nothing. */
+  private leave(session: Session): void {
+    const { nodeId } = session;
+    session.outbox.close();
+    if (session.number !== undefined) this.deps.nodes.disconnected(nodeId, session.number);
+    if (!this.isCurrent(session)) return;
+    this.sessions.delete(nodeId);
+    this.tunnels.gone(nodeId);
+  }
+
+  /** A session that outlived its lease is over: its agent has to come back with its inventory. */
+  private dropLost(nodeId: string): void {
+    if (this.deps.nodes.status(nodeId).phase !== NodePhase.LOST) return;
+    this.tunnels.lost(nodeId);
+    const session = this.sessions.get(nodeId);
+    if (session?.number !== undefined) this.leave(session);
+  }
+
+  private isCurrent(session: Session): boolean {
+    return this.sessions.get(session.nodeId) === session;
+  }
+
+  private heard(session: Session): void {
+    if (this.isCurrent(session)) this.deps.nodes.heard(session.nodeId);
   }
 
   private async read(session: Session, incoming: AsyncIterator<AgentMessage>): Promise<void> {
     try {
       for (let item = await incoming.next(); item.done !== true; item = await incoming.next()) {
-        this.deps.nodes.heard(session.nodeId);
-        this.take(session, item.value);
+        // What an older session still delivers is older than what the newer one has said.
+        if (!this.isCurrent(session)) break;
+        this.heard(session);
+        await this.take(session, item.value);
       }
     } catch (reason) {
       this.deps.log.debug('session ended', { nodeId: session.nodeId, ...errorFields(reason) });
     }
-    session.outbox.close();
+    this.leave(session);
+    incoming.return?.().catch(() => undefined);
   }
 
-  private take(session: Session, { message }: AgentMessage): void {
+  private async take(session: Session, { message }: AgentMessage): Promise<void> {
     const { nodeId } = session;
     switch (message.case) {
       case 'inventory':
         for (const report of message.value.replicas) {
-          session.inventory?.add(report.replicaId);
-          this.takeSessionReport(session, report);
+          session.inventory?.set(report.replicaId, report);
+          this.takeReport(session, report);
         }
-        if (message.value.last && session.inventory !== undefined) {
-          this.settleMissing(nodeId, session.inventory);
-          session.inventory = undefined;
-          for (const order of this.ordersFor(nodeId, session.acknowledged)) this.send(session, order);
-        }
+        if (message.value.last) await this.completeInventory(session);
         return;
       case 'report':
-        this.takeSessionReport(session, message.value);
+        this.takeReport(session, message.value);
         return;
       case 'usage':
         this.deps.nodes.report(nodeId, message.value.conditions, message.value.usage);
@@ -273,95 +263,39 @@ export class SessionHub {
     }
   }
 
-  private takeSessionReport(session: Session, report: ReplicaReport): void {
+  private async completeInventory(session: Session): Promise<void> {
+    const { nodeId, inventory } = session;
+    if (inventory === undefined) return;
+    session.inventory = undefined;
+    this.settleMissing(nodeId, new Set(inventory.keys()));
+    for (const order of ordersFor(this.deps, nodeId, session.acknowledged)) this.send(session, order);
+    await this.reports.written(nodeId);
+    if (!this.isCurrent(session)) return;
+    // A record may have gone while the inventory came in.
+    for (const report of inventory.values()) this.minding(session, report);
+    session.number = this.deps.nodes.connected(nodeId);
+  }
+
+  private takeReport(session: Session, report: ReplicaReport): void {
     const known = session.acknowledged.get(report.replicaId) ?? -1n;
     if (report.orderRevision > known) session.acknowledged.set(report.replicaId, report.orderRevision);
-    this.takeReport(session.nodeId, report);
-    for (const order of this.orphanOrder(report)) this.send(session, order);
+    this.reports.take(session.nodeId, report);
+    this.minding(session, report);
   }
 
-  private takeReport(nodeId: string, report: ReplicaReport): void {
-    this.reports.take(nodeId, report);
-  }
-
-  /**
-   * The order for a replica that no record speaks of. One that has ended is forgotten, one that runs is stopped; but one
-   * whose order is newer than our store proves that the store went back in time: it is kept.
-   */
-  private orphanOrder(report: ReplicaReport): readonly Order[] {
-    const { state, log } = this.deps;
-    const view = state.view();
-    if (view.replica(report.replicaId) !== undefined) return [];
-    if (report.orderRevision > view.revision) {
-      log.error('replica has a newer order than the store', {
-        replicaId: report.replicaId,
-        orderRevision: String(report.orderRevision),
-      });
-      return [];
-    }
-    const ended = report.phase > Phase.STOPPING;
-    if (!ended) log.warn('orphan is stopped', { replicaId: report.replicaId, workloadId: report.workloadUid });
-    return [
-      create(OrderSchema, {
-        epoch: state.epoch,
-        orderRevision: view.revision,
-        replicaId: report.replicaId,
-        workloadUid: report.workloadUid,
-        order: ended
-          ? { case: 'forget', value: create(ForgetOrderSchema) }
-          : { case: 'stop', value: create(StopOrderSchema, { reason: 'no record of this replica exists' }) },
-      }),
-    ];
+  /** Looks after a replica that should not be there, until it is gone. */
+  private minding(session: Session, report: ReplicaReport): void {
+    const { replicaId } = report;
+    session.orphans.delete(replicaId);
+    if (!isOrphan(this.deps.state.view(), session.nodeId, report)) return;
+    const order = orphanOrder(this.deps, report);
+    if (order?.order.case !== 'forget') session.orphans.set(replicaId, report);
+    if (order !== undefined && (order.order.case === 'forget' || this.isDue(session, replicaId))) this.send(session, order);
   }
 
   /** What the store says of replicas that the agent, by its whole inventory, does not have. */
   private settleMissing(nodeId: string, known: ReadonlySet<string>): void {
-    for (const { value } of this.deps.state.view().replicasOn(nodeId)) {
-      if (known.has(value.id)) continue;
-      const stopping = !value.desiredRunning;
-      const forgotten = value.desiredRunning && isLive(value) && value.phase >= Phase.STARTING;
-      if (!stopping && !forgotten) continue;
-      const phase = stopping ? Phase.STOPPED : Phase.FAILED;
-      const reason = stopping ? '' : `node ${nodeId} no longer knows the replica`;
-      this.reports.take(
-        nodeId,
-        create(ReplicaReportSchema, {
-          replicaId: value.id,
-          workloadUid: value.uid,
-          phase,
-          reason,
-          containerId: value.containerId,
-        }),
-      );
-    }
-  }
-
-  /** Orders that the node's records ask for and the agent has not acknowledged. */
-  private ordersFor(nodeId: string, acknowledged: ReadonlyMap<string, bigint>): readonly Order[] {
-    return [...this.deps.state.view().replicasOn(nodeId)].flatMap(({ value }) => {
-      const order = (acknowledged.get(value.id) ?? -1n) < value.orderRevision ? this.orderFor(value) : undefined;
-      return order === undefined ? [] : [order];
-    });
-  }
-
-  private orderFor(replica: ReplicaRecord): Order | undefined {
-    const { state } = this.deps;
-    const common = { epoch: state.epoch, orderRevision: replica.orderRevision, replicaId: replica.id, workloadUid: replica.uid };
-    if (!replica.desiredRunning) {
-      if (replica.phase === Phase.STOPPED) return undefined;
-      return create(OrderSchema, {
-        ...common,
-        order: { case: 'stop', value: create(StopOrderSchema, { reason: replica.stopReason }) },
-      });
-    }
-    if (!isLive(replica)) return undefined;
-    const view = state.view();
-    const workload = view.workload(replica.uid)?.value;
-    const spec = view.version(replica.uid, replica.version)?.template;
-    if (workload === undefined || spec === undefined) return undefined;
-    const { namespace, name } = workload;
-    const start = create(StartOrderSchema, { namespace, workload: name, version: replica.version, slot: replica.slot, spec });
-    return create(OrderSchema, { ...common, order: { case: 'start', value: start } });
+    for (const report of missingReports(this.deps.state.view(), nodeId, known)) this.reports.take(nodeId, report);
   }
 
   /** Pushes what a commit changed to the agents it concerns. */
@@ -374,30 +308,21 @@ export class SessionHub {
       if (is === undefined) {
         if (was !== undefined) this.forget(session, was);
       } else if ((session.acknowledged.get(is.id) ?? -1n) < is.orderRevision && was?.orderRevision !== is.orderRevision) {
-        const order = this.orderFor(is);
+        const order = orderFor(this.deps, is);
         if (order !== undefined) this.send(session, order);
       }
     }
   }
 
   private forget(session: Session, { id, uid }: ReplicaRecord): void {
-    const { state } = this.deps;
     session.acknowledged.delete(id);
     session.sentAt.delete(id);
-    this.send(
-      session,
-      create(OrderSchema, {
-        epoch: state.epoch,
-        orderRevision: state.view().revision,
-        replicaId: id,
-        workloadUid: uid,
-        order: { case: 'forget', value: create(ForgetOrderSchema) },
-      }),
-    );
+    this.send(session, forgetOrder(this.deps, id, uid));
   }
 
   private send(session: Session, order: Order): void {
-    if (order.order.case !== 'forget') session.sentAt.set(order.replicaId, this.deps.clock.now());
+    if (order.order.case === 'forget') session.sentAt.delete(order.replicaId);
+    else session.sentAt.set(order.replicaId, this.deps.clock.now());
     session.outbox.push(
       `order/${order.replicaId}`,
       create(CoordinatorMessageSchema, { message: { case: 'order', value: order } }),
@@ -413,9 +338,13 @@ export class SessionHub {
 
   private resend(session: Session): void {
     if (session.inventory !== undefined) return;
-    const now = this.deps.clock.now();
-    for (const order of this.ordersFor(session.nodeId, session.acknowledged)) {
-      if (now - (session.sentAt.get(order.replicaId) ?? Number.NEGATIVE_INFINITY) >= RESEND_MS) this.send(session, order);
+    for (const order of ordersFor(this.deps, session.nodeId, session.acknowledged)) {
+      if (this.isDue(session, order.replicaId)) this.send(session, order);
     }
+    for (const report of [...session.orphans.values()]) this.minding(session, report);
+  }
+
+  private isDue(session: Session, replicaId: string): boolean {
+    return this.deps.clock.now() - (session.sentAt.get(replicaId) ?? Number.NEGATIVE_INFINITY) >= RESEND_MS;
   }
 }

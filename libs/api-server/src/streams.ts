@@ -22,18 +22,18 @@ import type { HandlerContext } from '@connectrpc/connect';
 import { DirtyKeys } from './changes.js';
 import type { ApiServerDeps } from './ports.js';
 import { findContainer, resolveTarget, runningReplica, type Target } from './targets.js';
-import type { TunnelHub } from './tunnels.js';
+import type { Tunnels } from './tunnels.js';
 
 /** Between two tries to reach the agent of a followed replica again. */
 const REDIAL_MS = 250;
-/** Lines of one replica that wait for the reader of a merged stream. */
+/** Lines of all replicas that wait for the reader of a merged stream. */
 const MAX_WAITING_LINES = 256;
 
 /** Logs, exec and container status, by way of the agents' tunnels. */
 export class StreamHandlers {
   constructor(
-    private readonly deps: ApiServerDeps,
-    private readonly tunnels: TunnelHub,
+    private readonly deps: Pick<ApiServerDeps, 'state' | 'clock' | 'log'>,
+    private readonly tunnels: Tunnels,
   ) {}
 
   async *streamLogs(request: StreamLogsRequest, { signal }: HandlerContext): AsyncGenerator<LogEntry> {
@@ -138,8 +138,8 @@ export class StreamHandlers {
   private async *workloadLogs(uid: string, request: StreamLogsRequest, signal: AbortSignal): AsyncGenerator<LogEntry> {
     const replicas = [...this.deps.state.view().replicasOf(uid)].map(({ value }) => value).filter(hasLogs);
     const streams = replicas.map((replica) => this.replicaLogs({ kind: 'replica', replica }, request, signal));
-    const heads = await Promise.all(streams.map((stream) => stream.next()));
     try {
+      const heads = await Promise.all(streams.map((stream) => stream.next()));
       for (;;) {
         const next = earliest(heads);
         if (next < 0) return;
@@ -150,7 +150,7 @@ export class StreamHandlers {
         heads[next] = await stream.next();
       }
     } finally {
-      await Promise.all(streams.map((stream) => stream.return(undefined)));
+      await Promise.allSettled(streams.map((stream) => stream.return(undefined)));
     }
   }
 
@@ -163,7 +163,11 @@ export class StreamHandlers {
     const stopping = new AbortController();
     const stop = (): void => stopping.abort();
     signal.addEventListener('abort', stop, { once: true });
-    let room = (): void => undefined;
+    const waitingForRoom = new Set<() => void>();
+    const makeRoom = (): void => {
+      for (const resume of waitingForRoom) resume();
+      waitingForRoom.clear();
+    };
     const pump = async (replica: ReplicaRecord, firstAttach: boolean): Promise<void> => {
       const wanted = clone(StreamLogsRequestSchema, request);
       if (!firstAttach) delete wanted.tailLines;
@@ -171,7 +175,7 @@ export class StreamHandlers {
         for await (const entry of this.replicaLogs({ kind: 'replica', replica }, wanted, stopping.signal)) {
           if (entry.sequence === 0n) continue;
           while (lines.length >= MAX_WAITING_LINES && !stopping.signal.aborted)
-            await new Promise<void>((resolve) => (room = resolve));
+            await new Promise<void>((resolve) => waitingForRoom.add(resolve));
           lines.push(entry);
           dirty.mark('lines');
         }
@@ -201,7 +205,7 @@ export class StreamHandlers {
         attach(false);
         for (let entry = lines.shift(); entry !== undefined; entry = lines.shift()) {
           yield entry;
-          room();
+          if (lines.length < MAX_WAITING_LINES) makeRoom();
         }
         if (state.view().workload(uid) === undefined) return;
       }
@@ -209,7 +213,7 @@ export class StreamHandlers {
       unsubscribe();
       signal.removeEventListener('abort', stop);
       stopping.abort();
-      room();
+      makeRoom();
     }
   }
 }

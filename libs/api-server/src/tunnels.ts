@@ -1,10 +1,10 @@
 import { create } from '@bufbuild/protobuf';
 import { durationFromMs } from '@bufbuild/protobuf/wkt';
 import { OpenTunnelSchema, kindOfCode, type OpenTunnel, type TunnelFrame } from '@cloudless/api';
-import { CloudlessError, randomHex, type StopSignal, type Timer } from '@cloudless/base';
+import { CloudlessError, randomHex, type StopSignal } from '@cloudless/base';
 import type { HandlerContext } from '@connectrpc/connect';
 import type { ApiServerDeps } from './ports.js';
-import type { SessionHub } from './sessions.js';
+import type { TunnelRequests } from './sessions.js';
 
 /** What a tunnel is for. */
 export type TunnelTarget = Exclude<OpenTunnel['target'], { readonly case: undefined }>;
@@ -14,75 +14,113 @@ const MAX_TUNNELS_PER_NODE = 32;
 const DIAL_WITHIN_MS = 10_000;
 const TUNNEL_ID_BYTES = 16;
 
-interface Waiting {
-  readonly nodeId: string;
-  readonly resolve: (frames: AsyncIterator<TunnelFrame>) => void;
-  readonly reject: (reason: unknown) => void;
+/** What tunnels offer to those who read from agents. */
+export interface Tunnels {
+  open(nodeId: string, target: TunnelTarget, signal: StopSignal): AsyncGenerator<TunnelFrame>;
+}
+
+/** One tunnel from its request to its end. */
+class Tunnel {
   /** Resolves when the requester is done; then the agent's call ends. */
   readonly done: Promise<void>;
+  /** The agent has dialled. */
+  readonly frames: Promise<AsyncIterator<TunnelFrame>>;
+  private end: () => void = () => undefined;
+  private give: (frames: AsyncIterator<TunnelFrame>) => void = () => undefined;
+  private refuse: (reason: unknown) => void = () => undefined;
+  private interrupt: ((reason: unknown) => void) | undefined;
+  private failure: { readonly reason: unknown } | undefined;
+
+  constructor(readonly nodeId: string) {
+    this.done = new Promise((resolve) => (this.end = resolve));
+    this.frames = new Promise((resolve, reject) => {
+      this.give = resolve;
+      this.refuse = reject;
+    });
+    this.frames.catch(() => undefined);
+  }
+
+  dialled(frames: AsyncIterator<TunnelFrame>): void {
+    this.give(frames);
+  }
+
+  /** Ends it for whoever waits for its next frame, also when its agent never says anything again. */
+  fail(reason: unknown): void {
+    this.failure ??= { reason };
+    this.refuse(reason);
+    this.interrupt?.(reason);
+    this.end();
+  }
+
+  /** The next frame. */
+  async next(frames: AsyncIterator<TunnelFrame>): Promise<IteratorResult<TunnelFrame, unknown>> {
+    if (this.failure !== undefined) throw this.failure.reason;
+    return new Promise((resolve, reject) => {
+      this.interrupt = reject;
+      frames.next().then(resolve, reject);
+    });
+  }
+
+  finish(): void {
+    this.end();
+  }
 }
 
 /** Streams to agents that only dial out: the coordinator asks for one by its one-use id, the agent dials. */
-export class TunnelHub {
-  private readonly waiting = new Map<string, Waiting>();
-  private readonly counts = new Map<string, number>();
+export class TunnelHub implements Tunnels {
+  /** Asked for and not dialled yet. */
+  private readonly waiting = new Map<string, Tunnel>();
+  private readonly byNode = new Map<string, Set<Tunnel>>();
 
   constructor(
-    private readonly deps: ApiServerDeps,
-    private readonly sessions: SessionHub,
+    private readonly deps: Pick<ApiServerDeps, 'random' | 'clock'>,
+    private readonly sessions: TunnelRequests,
   ) {
     sessions.announceTunnels({
-      refused: (nodeId, { tunnelId, reason }) =>
-        this.refuse(nodeId, tunnelId, new CloudlessError('exhausted', `node "${nodeId}": ${reason}`)),
+      refused: (nodeId, { tunnelId, reason }) => {
+        const tunnel = this.waiting.get(tunnelId);
+        if (tunnel?.nodeId === nodeId) tunnel.fail(new CloudlessError('exhausted', `node "${nodeId}": ${reason}`));
+      },
       gone: (nodeId) => {
-        for (const [tunnelId, { nodeId: of }] of this.waiting) {
-          if (of === nodeId) this.refuse(nodeId, tunnelId, unreachable(nodeId));
-        }
+        for (const tunnel of this.waiting.values()) if (tunnel.nodeId === nodeId) tunnel.fail(unreachable(nodeId));
+      },
+      lost: (nodeId) => {
+        for (const tunnel of this.byNode.get(nodeId) ?? []) tunnel.fail(unreachable(nodeId));
       },
     });
   }
 
   /**
    * The frames of a new tunnel. Leaving the loop, or aborting, ends the agent's side as well.
-   * @throws kind `unavailable` when the node is not connected, `exhausted` when too many are open, or what the agent says.
+   * @throws kind `unavailable` when the node is not connected or is lost, `exhausted` when too many are open, or what the
+   *   agent says.
    */
   async *open(nodeId: string, target: TunnelTarget, signal: StopSignal): AsyncGenerator<TunnelFrame> {
     const { random, clock } = this.deps;
-    const count = this.counts.get(nodeId) ?? 0;
-    if (count >= MAX_TUNNELS_PER_NODE) {
-      throw new CloudlessError('exhausted', `${MAX_TUNNELS_PER_NODE} streams to node "${nodeId}" are open; close some first`);
-    }
-    this.counts.set(nodeId, count + 1);
     const tunnelId = randomHex(random, TUNNEL_ID_BYTES);
-    let finish = (): void => undefined;
-    let timer: Timer | undefined;
-    let onAbort: (() => void) | undefined;
+    const tunnel = this.add(nodeId);
+    const fail = (why: string): void => tunnel.fail(new CloudlessError('unavailable', why));
+    const timer = clock.setTimer(DIAL_WITHIN_MS, () => fail(`node "${nodeId}" did not answer in time`));
+    const onAbort = (): void => fail('the caller has gone');
+    signal.addEventListener('abort', onAbort);
     try {
-      const frames = await new Promise<AsyncIterator<TunnelFrame>>((resolve, reject) => {
-        const done = new Promise<void>((ended) => (finish = ended));
-        this.waiting.set(tunnelId, { nodeId, resolve, reject, done });
-        timer = clock.setTimer(DIAL_WITHIN_MS, () =>
-          reject(new CloudlessError('unavailable', `node "${nodeId}" did not answer in time`)),
-        );
-        onAbort = () => reject(new CloudlessError('unavailable', 'the caller has gone'));
-        signal.addEventListener('abort', onAbort, { once: true });
-        const request = create(OpenTunnelSchema, { tunnelId, dialWithin: durationFromMs(DIAL_WITHIN_MS), target });
-        if (!this.sessions.requestTunnel(nodeId, request)) reject(unreachable(nodeId));
-      });
-      timer?.cancel();
-      signal.addEventListener('abort', finish, { once: true });
-      for (let item = await frames.next(); item.done !== true; item = await frames.next()) {
+      this.waiting.set(tunnelId, tunnel);
+      const request = create(OpenTunnelSchema, { tunnelId, dialWithin: durationFromMs(DIAL_WITHIN_MS), target });
+      if (signal.aborted) onAbort();
+      else if (!this.sessions.requestTunnel(nodeId, request)) tunnel.fail(unreachable(nodeId));
+      const frames = await tunnel.frames;
+      timer.cancel();
+      for (let item = await tunnel.next(frames); item.done !== true; item = await tunnel.next(frames)) {
         const { frame } = item.value;
         if (frame.case === 'error') throw new CloudlessError(kindOfCode(frame.value.code), frame.value.message);
         yield item.value;
       }
     } finally {
-      timer?.cancel();
-      if (onAbort !== undefined) signal.removeEventListener('abort', onAbort);
-      signal.removeEventListener('abort', finish);
-      this.waiting.delete(tunnelId);
-      this.counts.set(nodeId, (this.counts.get(nodeId) ?? 1) - 1);
-      finish();
+      timer.cancel();
+      signal.removeEventListener('abort', onAbort);
+      if (this.waiting.delete(tunnelId)) this.sessions.withdrawTunnel(nodeId, tunnelId);
+      this.remove(tunnel);
+      tunnel.finish();
     }
   }
 
@@ -95,16 +133,25 @@ export class TunnelHub {
     const waiting = this.waiting.get(opening.value);
     if (waiting === undefined) throw new CloudlessError('notFound', 'nobody waits for this tunnel (any more)');
     this.waiting.delete(opening.value);
-    waiting.resolve(frames);
+    waiting.dialled(frames);
     await waiting.done;
     yield* [];
   }
 
-  private refuse(nodeId: string, tunnelId: string, reason: CloudlessError): void {
-    const waiting = this.waiting.get(tunnelId);
-    if (waiting?.nodeId !== nodeId) return;
-    this.waiting.delete(tunnelId);
-    waiting.reject(reason);
+  private add(nodeId: string): Tunnel {
+    const open = this.byNode.get(nodeId) ?? new Set<Tunnel>();
+    if (open.size >= MAX_TUNNELS_PER_NODE) {
+      throw new CloudlessError('exhausted', `${MAX_TUNNELS_PER_NODE} streams to node "${nodeId}" are open; close some first`);
+    }
+    const tunnel = new Tunnel(nodeId);
+    this.byNode.set(nodeId, open.add(tunnel));
+    return tunnel;
+  }
+
+  private remove(tunnel: Tunnel): void {
+    const open = this.byNode.get(tunnel.nodeId);
+    open?.delete(tunnel);
+    if (open?.size === 0) this.byNode.delete(tunnel.nodeId);
   }
 }
 

@@ -86,9 +86,7 @@ describe('the life of a node', () => {
       lowest = Math.min(lowest, (await readWeb(cluster)).status?.readyReplicas ?? 0);
     }
     expect(lowest).toBe(8);
-    expect(new Set((await readWeb(cluster)).status?.replicas.map(({ nodeId }) => nodeId))).toEqual(
-      new Set(['node-3', 'node-4']),
-    );
+    expect(new Set((await readWeb(cluster)).status?.replicas.map(({ nodeId }) => nodeId))).toEqual(new Set(['node-3', 'node-4']));
   });
 
   it('what an agent reports after it came back counts before anything is stopped by choice', async () => {

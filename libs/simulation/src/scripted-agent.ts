@@ -51,7 +51,8 @@ export class ScriptedAgent {
     const { clusterId } = await client.enrollNode({ nodeId: this.nodeId, instanceId });
     const session = new AbortController();
     this.session = session;
-    this.outgoing = [];
+    const outgoing: AgentMessage[] = [];
+    this.outgoing = outgoing;
     const hello = create(HelloSchema, {
       protocolMin: 1,
       protocolMax: 1,
@@ -70,7 +71,7 @@ export class ScriptedAgent {
     this.send({ message: { case: 'hello', value: hello } });
     const inventory = create(InventorySchema, { replicas: [...this.replicas.values()], last: true });
     this.send({ message: { case: 'inventory', value: inventory } });
-    const answers = client.session(this.messages(session.signal), { signal: session.signal })[Symbol.asyncIterator]();
+    const answers = client.session(this.messages(outgoing, session.signal), { signal: session.signal })[Symbol.asyncIterator]();
     const welcome = await answers.next();
     if (welcome.done === true || welcome.value.message.case !== 'welcome') throw new Error('no welcome');
     void this.obey(answers, session);
@@ -157,13 +158,18 @@ export class ScriptedAgent {
     this.wake?.();
   }
 
-  private async *messages(signal: AbortSignal): AsyncGenerator<AgentMessage> {
-    const stop = (): void => this.wake?.();
-    signal.addEventListener('abort', stop);
+  /** What one session sends: a newer session has its own, as it has its own connection. */
+  private async *messages(outgoing: AgentMessage[], signal: AbortSignal): AsyncGenerator<AgentMessage> {
+    let wake = (): void => undefined;
+    signal.addEventListener('abort', () => wake());
     while (!signal.aborted) {
-      const next = this.outgoing.shift();
+      const next = outgoing.shift();
       if (next !== undefined) yield next;
-      else await new Promise<void>((resolve) => (this.wake = resolve));
+      else
+        await new Promise<void>((resolve) => {
+          wake = resolve;
+          if (this.outgoing === outgoing) this.wake = resolve;
+        });
     }
   }
 

@@ -1,4 +1,9 @@
-import { RolloutStatus_Phase, type WatchWorkloadsResponse_Kind as WatchKind, type ReplicaStatus, type Workload } from '@cloudless/api';
+import {
+  RolloutStatus_Phase,
+  type WatchWorkloadsResponse_Kind as WatchKind,
+  type ReplicaStatus,
+  type Workload,
+} from '@cloudless/api';
 import {
   AGENT,
   COORDINATOR,

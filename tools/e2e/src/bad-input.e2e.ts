@@ -7,7 +7,7 @@ import { type Rollout_Strategy, type WorkloadSpec_Mode } from '@cloudless/api';
 import { Code, ConnectError } from '@connectrpc/connect';
 import { AGENT, COORDINATOR, plainHttp, post } from './calls.js';
 import { QUICK, RealCluster } from './cluster.js';
-import { Running, bundleOf, processesUsing, runToEnd, type Finished } from './processes.js';
+import { Running, bundleOf, killAll, processesUsing, runToEnd, type Finished } from './processes.js';
 
 let cluster: RealCluster;
 let agentUrl = '';
@@ -579,7 +579,7 @@ describe('a program that cannot start', () => {
 
   it('leaves no process behind', () => {
     const left = processesUsing(path('other'));
-    for (const line of left) process.kill(Number(line.split(' ')[0]), 'SIGKILL');
+    killAll(left);
     expect(left).toEqual([]);
   });
 });

@@ -10,7 +10,7 @@ import {
   type Workload,
 } from '@cloudless/api';
 import { createGrpcTransport } from '@connectrpc/connect-node';
-import { Running, bundleOf, processesMentioning, runToEnd, type Finished } from './processes.js';
+import { Running, bundleOf, killAll, processesMentioning, runToEnd, type Finished } from './processes.js';
 
 /** A server for tests: answers its replica's id, ends gently. */
 export const SERVER_COMMAND = [
@@ -196,7 +196,7 @@ export class RealCluster {
     await Promise.all([...this.agents.values()].map((agent) => agent.kill('SIGTERM')));
     await this.coordinator?.kill('SIGTERM');
     const left = processesMentioning(this.directory);
-    for (const line of left) process.kill(Number(line.trim().split(/\s+/)[0]), 'SIGKILL');
+    killAll(left);
     await rm(this.directory, { recursive: true, force: true });
     if (left.length > 0) throw new Error(`left behind:\n${left.join('\n')}`);
   }

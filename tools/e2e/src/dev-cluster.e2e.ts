@@ -2,7 +2,7 @@ import { mkdtemp, readdir, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { workloadPorts } from './cluster.js';
-import { Running, bundleOf, processesUsing, repository, runToEnd } from './processes.js';
+import { Running, bundleOf, killAll, processesUsing, repository, runToEnd } from './processes.js';
 
 /** Everything of these clusters is below it, so that what they leave behind can be found. */
 let directory = '';
@@ -11,7 +11,7 @@ beforeAll(async () => {
 });
 afterEach(async () => {
   const left = processesUsing(directory);
-  for (const line of left) process.kill(Number(line.split(' ')[0]), 'SIGKILL');
+  killAll(left);
   const files = await readdir(directory);
   await Promise.all(files.map((file) => rm(join(directory, file), { recursive: true, force: true })));
   expect({ left, files }).toEqual({ left: [], files: [] });
@@ -86,7 +86,7 @@ describe('the development cluster', () => {
     for (const { flags, port, flag } of busy) {
       const { code, stderr } = await runs(...flags);
       const left = processesUsing(directory).filter((line) => !mine.includes(line));
-      for (const line of left) process.kill(Number(line.split(' ')[0]), 'SIGKILL');
+      killAll(left);
       const names = stderr.includes(`port ${port} on 127.0.0.1 is in use`) && stderr.includes(`choose another with ${flag}`);
       seconds.push({ flag, code, names, left, folders: await readdir(directory) });
     }

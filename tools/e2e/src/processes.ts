@@ -138,6 +138,11 @@ function attempt(read: () => string): string {
   }
 }
 
+/** Ends processes that a test left behind; some may have ended meanwhile. @param lines - Each begins with a process id. */
+export function killAll(lines: readonly string[]): void {
+  for (const line of lines) attempt(() => String(process.kill(Number.parseInt(line, 10), 'SIGKILL')));
+}
+
 /** Command lines of processes that mention `text`: what a test may have left behind. */
 export function processesMentioning(text: string): string[] {
   return execFileSync('ps', ['-eo', 'pid,args'], { encoding: 'utf8' })

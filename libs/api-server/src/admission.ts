@@ -1,0 +1,97 @@
+import { clone, equals } from '@bufbuild/protobuf';
+import { Event_Category as Category, Event_Severity as Severity, HelloSchema, Taint_Effect, type Hello } from '@cloudless/api';
+import { NodeRecordSchema, type NodeRecord } from '@cloudless/api/store';
+import { CloudlessError, InvalidInputError } from '@cloudless/base';
+import type { Stored } from '@cloudless/cluster-state';
+import { withoutConflict } from './conflicts.js';
+import type { ApiServerDeps } from './ports.js';
+
+/** The protocol of this coordinator; an agent must speak it too. */
+export const PROTOCOL = 1;
+/** Somebody else who writes one node's record so often would be a fault. */
+const MAX_ATTEMPTS = 16;
+
+/**
+ * Checks that an agent belongs here, and keeps what it says of its machine.
+ * @throws kind `precondition` for another protocol, cluster or machine, or when the agent knows a newer leadership than this
+ *   store; `notFound` when the node is not enrolled; `invalid` naming figures that cannot be.
+ */
+export async function admit(deps: Pick<ApiServerDeps, 'state' | 'log'>, hello: Hello): Promise<void> {
+  checkBelongs(deps, hello);
+  checkFigures(hello);
+  await withoutConflict(deps.state, MAX_ATTEMPTS, async () => {
+    const node = deps.state.view().node(hello.nodeId);
+    if (node === undefined) throw new CloudlessError('notFound', `node "${hello.nodeId}" is not enrolled`);
+    if (node.value.instanceId !== hello.instanceId) {
+      throw new CloudlessError('precondition', `node "${hello.nodeId}" is enrolled by another machine; choose another name`);
+    }
+    const kept = Object.assign(clone(HelloSchema, hello), { conditions: [], highestEpoch: 0n });
+    if (node.value.hello === undefined || !equals(HelloSchema, node.value.hello, kept)) await keep(deps, node, kept);
+  });
+}
+
+function checkBelongs({ state, log }: Pick<ApiServerDeps, 'state' | 'log'>, hello: Hello): void {
+  if (hello.protocolMin > PROTOCOL || hello.protocolMax < PROTOCOL) {
+    throw new CloudlessError(
+      'precondition',
+      `agent speaks protocol ${hello.protocolMin} to ${hello.protocolMax}, this coordinator speaks ${PROTOCOL}; install matching versions`,
+    );
+  }
+  if (hello.clusterId !== state.clusterId) {
+    throw new CloudlessError(
+      'precondition',
+      `node "${hello.nodeId}" belongs to cluster ${hello.clusterId || '(none)'}, this is cluster ${state.clusterId}`,
+    );
+  }
+  if (hello.highestEpoch > state.epoch) {
+    log.error('agent has seen a newer leadership than the store', {
+      nodeId: hello.nodeId,
+      epoch: String(hello.highestEpoch),
+    });
+    throw new CloudlessError(
+      'precondition',
+      `node "${hello.nodeId}" has taken orders of epoch ${hello.highestEpoch}, and this store is at ${state.epoch}: it went back in time`,
+    );
+  }
+}
+
+/** A machine of less than nothing would be kept in the store and upset whoever reads it. */
+function checkFigures({ capacity, reserved, maxReplicas, taints }: Hello): void {
+  const violations: { field: string; message: string }[] = [];
+  for (const [name, amounts] of Object.entries({ capacity, reserved })) {
+    if (amounts === undefined) continue;
+    const { cpuMillis, memoryBytes, storageBytes, bandwidthBps, gpus } = amounts;
+    const figures = {
+      cpu_millis: cpuMillis,
+      memory_bytes: memoryBytes,
+      storage_bytes: storageBytes,
+      bandwidth_bps: bandwidthBps,
+      gpus,
+    };
+    for (const [field, value] of Object.entries(figures)) {
+      if (value >= 0 && value <= Number.MAX_SAFE_INTEGER) continue;
+      violations.push({ field: `hello.${name}.${field}`, message: `${value} is no amount of a machine` });
+    }
+  }
+  if (maxReplicas < 0) violations.push({ field: 'hello.max_replicas', message: `${maxReplicas} is less than none` });
+  for (const [index, { key, effect }] of taints.entries()) {
+    if (key === '') violations.push({ field: `hello.taints[${index}].key`, message: 'is required' });
+    if (Taint_Effect[effect] === undefined) {
+      violations.push({ field: `hello.taints[${index}].effect`, message: `${String(effect)} is no effect` });
+    }
+  }
+  if (violations.length > 0) throw new InvalidInputError(violations);
+}
+
+async function keep({ state }: Pick<ApiServerDeps, 'state'>, node: Stored<NodeRecord>, hello: Hello): Promise<void> {
+  const record = Object.assign(clone(NodeRecordSchema, node.value), { hello });
+  const transaction = state.transaction().require('node', record.id, node).put('node', record.id, record);
+  transaction.event({
+    severity: Severity.INFO,
+    category: Category.MEMBERSHIP,
+    reason: node.value.hello === undefined ? 'NodeJoined' : 'NodeChanged',
+    message: `node ${record.id} has ${hello.capacity?.cpuMillis ?? 0} m CPU, zone ${hello.zone || '(none)'}, capabilities ${hello.capabilities.join(', ')}`,
+    nodeId: record.id,
+  });
+  await state.commit(transaction);
+}
