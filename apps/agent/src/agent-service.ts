@@ -30,7 +30,7 @@ export function serveAgent(
     reflectedServices: [AgentService],
     interceptors: [
       createErrorInterceptor((rpc, reason) => log.error('call failed', { rpc, ...errorFields(reason) })),
-      createValidationInterceptor(),
+      createValidationInterceptor([AgentService]),
     ],
     routes: (router) => {
       router.service(AgentService, {

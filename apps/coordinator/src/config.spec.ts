@@ -31,11 +31,12 @@ describe('parseCoordinatorConfig', () => {
     { values: { port: 70_000 }, says: 'test: port: "70000" must be a whole number from 0 to 65535' },
     { values: { state: 'etcd' }, says: 'test: state: "etcd" must be one of lmdb, memory' },
     { values: { prot: 1 }, says: 'test: prot: is no setting; there are host, port, opsPort' },
-    { values: { leaseMs: '1s' }, says: 'leaseMs: a lease of 1000 ms is less than three times the ping interval of 900 ms' },
+    { values: { leaseMs: '1s' }, says: '--lease: a lease of 1000 ms is less than three times the ping interval of 900 ms' },
     { values: { weights: '0,0,0,0,0' }, says: 'must be five numbers from 0, not all 0' },
     { values: { weights: '1,2,3' }, says: 'must be five numbers from 0, not all 0' },
     { values: { weights: '1,1,1,1,-1' }, says: 'must be five numbers from 0, not all 0' },
     { values: { logLevel: 'loud' }, says: 'test: logLevel: "loud" must be one of error, warn, info, debug' },
+    { values: { host: '0.0.0.0' }, says: 'refusing to listen on 0.0.0.0 without TLS' },
     { values: { dataDir: '' }, says: 'test: dataDir: "" must be a path' },
   ])('refuses $values', ({ values, says }) => {
     expect(() => parse(values)).toThrow(says);

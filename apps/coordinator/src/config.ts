@@ -8,6 +8,7 @@ import {
   type ConfigFields,
   type ConfigLayer,
 } from '@cloudless/base';
+import { requireLoopback } from '@cloudless/identity';
 import type { ScoreWeights } from '@cloudless/scheduler';
 
 /** Settings of a coordinator, complete. */
@@ -57,8 +58,9 @@ export function parseCoordinatorConfig(layers: readonly ConfigLayer[], dataDir: 
   const config = parseConfig(fields, layers);
   if (config.leaseMs < 3 * config.pingMs) {
     const message = `a lease of ${config.leaseMs} ms is less than three times the ping interval of ${config.pingMs} ms: one lost packet would lose a node`;
-    throw new InvalidInputError([{ field: 'leaseMs', message }]);
+    throw new InvalidInputError([{ field: '--lease', message }]);
   }
+  requireLoopback(config.host);
   return config;
 }
 

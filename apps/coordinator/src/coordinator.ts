@@ -94,7 +94,7 @@ export async function startCoordinator(config: CoordinatorConfig, machine: Coord
       interceptors: [
         observe.interceptor(clock),
         createErrorInterceptor((rpcName, reason) => log.error('call failed inside', { rpc: rpcName, ...errorFields(reason) })),
-        createValidationInterceptor(),
+        createValidationInterceptor([CoordinatorService, AgentService]),
       ],
       reflectedServices: [CoordinatorService, AgentService],
       health,

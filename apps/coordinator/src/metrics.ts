@@ -55,7 +55,7 @@ export function registerClusterMetrics(metrics: Metrics, state: ClusterState, co
         if (!response.stream) duration.observe((clock.now() - began) / 1_000, { method });
         return response;
       } catch (reason) {
-        calls.add(1, { method, code: Code[ConnectError.from(reason).code] ?? 'Unknown' });
+        calls.add(1, { method, code: codeName(ConnectError.from(reason).code) });
         throw reason;
       }
     },
@@ -73,4 +73,9 @@ function countReplicas(all: Iterable<Stored<ReplicaRecord>>): Readonly<Record<st
     else counts[value.ready ? 'ready' : 'unready'] += 1;
   }
   return counts;
+}
+
+/** As the API spells codes: `already_exists`. */
+function codeName(code: Code): string {
+  return (Code[code] ?? 'Unknown').replaceAll(/(?<=[a-z])[A-Z]/g, (letter) => `_${letter}`).toLowerCase();
 }

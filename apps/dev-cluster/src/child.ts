@@ -25,46 +25,53 @@ export class Child {
   private lastLines: string[] = [];
 
   private constructor(
-    readonly name: string,
+    options: {
+      readonly name: string;
+      readonly logFile: string;
+      readonly readyMessage: string;
+      readonly onLine: (line: string) => void;
+    },
     private readonly process: ChildProcess,
   ) {
     this.exited = new Promise((resolve) => process.once('close', () => resolve()));
+    const file = createWriteStream(options.logFile, { flags: 'a', mode: 0o600 });
+    void this.exited.then(() => file.end());
+    this.ready = new Promise<ReadyFields>((resolve, reject) => {
+      const onLine = (line: string): void => {
+        file.write(`${line}\n`);
+        options.onLine(line);
+        const fields = parseLine(line);
+        // What a program says to people is not JSON; its log is in the file.
+        if (fields === undefined) this.remember(line);
+        if (fields?.['message'] === options.readyMessage) resolve(fields);
+      };
+      for (const stream of [process.stdout, process.stderr]) {
+        if (stream !== null) createInterface({ input: stream }).on('line', onLine);
+      }
+      process.once('error', reject);
+      void this.exited.then(() =>
+        reject(new CloudlessError('unavailable', `${options.name} ended before it was ready:\n${this.lastLines.join('\n')}`)),
+      );
+    });
+    this.ready.catch(() => undefined); // whoever waits for it is told
   }
 
-  /**
-   * Starts a program and waits for its log line `readyMessage`.
-   * @throws kind `unavailable` with its last words when it ends before.
-   */
-  static async start(options: {
+  /** Resolves with the fields of its log line `readyMessage`; rejects with its last words when it ends before. */
+  readonly ready: Promise<ReadyFields>;
+
+  /** Starts a program. */
+  static start(options: {
     readonly name: string;
     readonly program: Program;
     readonly args: readonly string[];
     readonly logFile: string;
     readonly readyMessage: string;
     readonly onLine: (line: string) => void;
-  }): Promise<{ readonly child: Child; readonly ready: ReadyFields }> {
+  }): Child {
     const [executable = process.execPath, ...before] = commandOf(options.program);
     // A group of its own: Ctrl-C reaches us alone, and we end the children in good order.
     const spawned = spawn(executable, [...before, ...options.args], { stdio: ['ignore', 'pipe', 'pipe'], detached: true });
-    const child = new Child(options.name, spawned);
-    const file = createWriteStream(options.logFile, { flags: 'a', mode: 0o600 });
-    void child.exited.then(() => file.end());
-    const ready = new Promise<ReadyFields>((resolve, reject) => {
-      const onLine = (line: string): void => {
-        file.write(`${line}\n`);
-        options.onLine(line);
-        const fields = parseLine(line);
-        // What a program says to people is not JSON; its log is in the file.
-        if (fields === undefined) child.remember(line);
-        if (fields?.['message'] === options.readyMessage) resolve(fields);
-      };
-      for (const stream of [spawned.stdout, spawned.stderr]) createInterface({ input: stream }).on('line', onLine);
-      spawned.once('error', reject);
-      void child.exited.then(() =>
-        reject(new CloudlessError('unavailable', `${options.name} ended before it was ready:\n${child.lastLines.join('\n')}`)),
-      );
-    });
-    return { child, ready: await ready };
+    return new Child(options, spawned);
   }
 
   get pid(): number | undefined {

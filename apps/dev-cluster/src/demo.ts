@@ -28,7 +28,7 @@ export async function runDemo({ url, commands, write }: DemoOptions): Promise<vo
   };
   await step('scale to 5: the replicas are spread over the zones', async () => {
     await commands.run('workload', 'scale', NAME, '5', '--wait');
-    await commands.run('workload', 'get', NAME, '-o', 'wide');
+    await commands.run('workload', 'describe', NAME);
   });
   await step('a rolling update: new replicas are ready before old ones go', () =>
     commands.run('workload', 'update', NAME, '--env', 'GREETING=version two', '--wait'),

@@ -1,5 +1,6 @@
 import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
+import { CloudlessError, errorMessageOf } from '@cloudless/base';
 import { Child } from './child.js';
 
 /** How a development cluster is laid out. Port 0 lets the system choose. */
@@ -44,7 +45,7 @@ export async function startDevCluster(options: DevClusterOptions): Promise<DevCl
   const failed = new Promise<never>((_, reject) => (fail = reject));
   failed.catch(() => undefined);
   const start = async (name: string, program: 'coordinator' | 'agent', args: readonly string[]) => {
-    const { child, ready } = await Child.start({
+    const child = Child.start({
       name,
       program,
       args: [...args, '--data-dir', join(options.dataDir, name), '--log-format', 'json'],
@@ -56,7 +57,10 @@ export async function startDevCluster(options: DevClusterOptions): Promise<DevCl
     void child.exited.then(() => {
       if (!stopping) fail(new Error(`${name} has ended; its log is ${join(options.dataDir, `${name}.log`)}`));
     });
-    return ready;
+    // A program names its own flags; people gave ours.
+    return child.ready.catch((reason: unknown) => {
+      throw new CloudlessError('unavailable', errorMessageOf(reason).replaceAll('--listen', '--agent-port'), { cause: reason });
+    });
   };
   const stop = async (): Promise<void> => {
     stopping = true;

@@ -1,3 +1,4 @@
+import { existsSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -9,6 +10,8 @@ import { startDevCluster, type DevCluster } from './dev-cluster.js';
 import { CommandLine } from './run-command.js';
 
 const EXIT_USAGE = 2;
+/** As shells count an end by SIGINT. */
+const EXIT_INTERRUPTED = 130;
 
 interface Flags {
   readonly port: number;
@@ -47,7 +50,12 @@ async function main(argv: readonly string[]): Promise<number> {
   const interrupted = new Promise<string>((resolve) => {
     for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, () => resolve(signal));
   });
+  if (flags.example !== undefined && !existsSync(flags.example)) {
+    process.stderr.write(`${pc.red('dev-cluster:')} there is no file ${flags.example}\n`);
+    return EXIT_USAGE;
+  }
   const dataDir = flags.dataDir ?? (await mkdtemp(join(tmpdir(), 'cloudless-')));
+  const stopping = new AbortController();
   let cluster: DevCluster | undefined;
   try {
     write('Starting one coordinator and ' + `${flags.agents} agents …\n`);
@@ -57,12 +65,13 @@ async function main(argv: readonly string[]): Promise<number> {
       onLine: (name, line) => (flags.verbose === true ? write(`${pc.dim(name)} ${line}\n`) : undefined),
     });
     describeCluster(cluster);
-    return await Promise.race([show(cluster, flags, interrupted), cluster.failed, interrupted.then(() => 130)]);
+    return await Promise.race([show(cluster, flags, interrupted, stopping.signal), cluster.failed]);
   } catch (reason) {
     process.stderr.write(`${pc.red('dev-cluster:')} ${errorMessageOf(reason)}\n`);
-    for (const cause of errorFields(reason).causes ?? []) process.stderr.write(`  ${cause}\n`);
+    if (flags.demo === true) for (const cause of errorFields(reason).causes ?? []) process.stderr.write(`  ${cause}\n`);
     return 1;
   } finally {
+    stopping.abort();
     if (cluster !== undefined) {
       write('\nStopping workloads, agents and the coordinator …\n');
       await cluster.stop();
@@ -71,20 +80,29 @@ async function main(argv: readonly string[]): Promise<number> {
   }
 }
 
-async function show(cluster: DevCluster, flags: Flags, interrupted: Promise<string>): Promise<number> {
-  const commands = new CommandLine(cluster.url, write);
+/** @returns 0 when everything was shown or it stayed until it was told to end, 130 when it was interrupted before. */
+async function show(cluster: DevCluster, flags: Flags, interrupted: Promise<string>, signal: AbortSignal): Promise<number> {
+  const commands = new CommandLine(cluster.url, write, signal);
+  const work = showExample(cluster, flags, commands);
+  work.catch(() => undefined); // an interrupted one has nothing more to say
+  const ended = await Promise.race([work, interrupted]);
+  if (ended !== undefined) return EXIT_INTERRUPTED;
+  if (flags.demo === true) return 0;
+  write(HINTS(cluster));
+  await interrupted;
+  return 0;
+}
+
+async function showExample(cluster: DevCluster, flags: Flags, commands: CommandLine): Promise<undefined> {
   if (flags.example !== undefined) {
     await commands.run('apply', '-f', flags.example, '--wait');
-    await commands.run('workload', 'list', '-o', 'wide');
+    await commands.run('workload', 'list');
   }
   if (flags.demo === true) {
     await runDemo({ url: cluster.url, commands, write });
     write(`\n${pc.green('Demo finished: every step did what it should.')}\n`);
-    return 0;
   }
-  write(HINTS(cluster));
-  await interrupted;
-  return 0;
+  return undefined;
 }
 
 function describeCluster({ url, opsUrl, agents }: DevCluster): void {

@@ -8,6 +8,8 @@ export class CommandLine {
   constructor(
     private readonly server: string,
     private readonly write: (text: string) => void,
+    /** Ends the command that runs. */
+    private readonly signal: AbortSignal,
   ) {}
 
   /** @throws kind `internal` naming the command, when it does not end with 0. */
@@ -15,7 +17,10 @@ export class CommandLine {
     const shown = `cloudlessctl ${args.map(quoted).join(' ')}`;
     this.write(`\n${pc.bold(`$ ${shown}`)}\n`);
     const [executable = process.execPath, ...before] = commandOf('cloudlessctl');
-    const child = spawn(executable, [...before, '--server', this.server, ...args], { stdio: ['ignore', 'pipe', 'pipe'] });
+    const child = spawn(executable, [...before, '--server', this.server, ...args], {
+      stdio: ['ignore', 'pipe', 'pipe'],
+      signal: this.signal,
+    });
     let output = '';
     child.stdout.setEncoding('utf8').on('data', (text: string) => {
       output += text;

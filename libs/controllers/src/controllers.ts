@@ -1,5 +1,5 @@
 import type { NodeRecord, ReplicaRecord } from '@cloudless/api/store';
-import type { Clock, Log, Random } from '@cloudless/base';
+import { toNodeId, type Clock, type Log, type Random } from '@cloudless/base';
 import { holdsResources, type ClusterState } from '@cloudless/cluster-state';
 import { createCluster, type ScoreWeights } from '@cloudless/scheduler';
 import { ClusterModel } from './cluster-model.js';
@@ -30,6 +30,8 @@ export interface Controllers {
   readonly planner: Planner;
   /** What live replicas hold of a node. */
   allocatedOn(nodeId: string): { readonly cpuMillis: number; readonly memoryBytes: number; readonly replicas: number };
+  /** What the scheduler has booked on a node: the same, kept by increments. Undefined when it does not know the node. */
+  bookedOn(nodeId: string): { readonly cpuMillis: number; readonly memoryBytes: number; readonly replicas: number } | undefined;
   close(): Promise<void>;
 }
 
@@ -63,6 +65,12 @@ export function startControllers(options: ControllersOptions): Controllers {
         sums.memoryBytes += Number(requests?.memoryBytes ?? 0n);
       }
       return sums;
+    },
+    bookedOn: (nodeId) => {
+      const usage = cluster.usage(toNodeId(nodeId));
+      if (usage === undefined) return undefined;
+      const { cpuMillis, memoryBytes } = usage.allocated;
+      return { cpuMillis, memoryBytes, replicas: usage.replicas };
     },
     close: async () => {
       nodes.close();

@@ -29,7 +29,7 @@ export class ScriptedAgent {
   obeysStops = true;
   /** False: it sends no PING, as if its network were cut. */
   isHeard = true;
-  /** So many of the next orders get lost on the way. */
+  /** So many of the next orders to start or stop get lost on the way; nobody acknowledges a forget. */
   dropsOrders = 0;
   /** How many orders it took. */
   taken = 0;
@@ -111,8 +111,9 @@ export class ScriptedAgent {
     try {
       for (let item = await answers.next(); item.done !== true; item = await answers.next()) {
         if (item.value.message.case !== 'order') continue;
-        if (this.dropsOrders > 0) this.dropsOrders -= 1;
-        else this.take(item.value.message.value as Order);
+        const order = item.value.message.value as Order;
+        if (this.dropsOrders > 0 && order.order.case !== 'forget') this.dropsOrders -= 1;
+        else this.take(order);
       }
     } catch {
       // The session was cut; what runs goes on.

@@ -7,7 +7,7 @@ import {
   type HelloSchema,
 } from '@cloudless/api';
 import { createApiServer, type ApiServer } from '@cloudless/api-server';
-import { createSeededRandom, silentLog, type Log } from '@cloudless/base';
+import { createSeededRandom, silentLog, type Log, type Random } from '@cloudless/base';
 import { ManualClock } from '@cloudless/base/testing';
 import { openClusterState, type ClusterState } from '@cloudless/cluster-state';
 import { effectiveNode, impossibleLimitsOf, startControllers, taintKey, type Controllers } from '@cloudless/controllers';
@@ -30,6 +30,8 @@ export class TestCluster {
   readonly clock = new ManualClock();
   readonly store: StateStore;
   readonly agents = new Map<string, ScriptedAgent>();
+  /** One for the whole life of the cluster: a new coordinator must not draw the ids of the old one again. */
+  private readonly random: Random;
   private constructor(
     private readonly options: TestClusterOptions,
     store: StateStore,
@@ -43,6 +45,7 @@ export class TestCluster {
       },
     });
     this.clock = clock;
+    this.random = createSeededRandom(options.seed ?? 1);
   }
 
   /** Transactions that were tried on the store so far. */
@@ -67,10 +70,14 @@ export class TestCluster {
     return this.parts.state;
   }
 
+  /** The controllers of the coordinator that runs now. */
+  get controllers(): Controllers {
+    return this.parts.controllers;
+  }
+
   /** Starts a coordinator on the store; a new one each time. */
   async startCoordinator(): Promise<void> {
-    const { clock } = this;
-    const random = createSeededRandom(this.options.seed ?? 1);
+    const { clock, random } = this;
     const log = this.options.log ?? silentLog;
     const leaseMs = this.options.leaseMs ?? 3_000;
     const state = await openClusterState({ store: this.store, clock, random, log, holder: 'simulated' });

@@ -68,6 +68,7 @@ export class YamlReader {
       return undefined;
     }
     const entries: Entry[] = [];
+    const seen = new Set<string>();
     for (const pair of node.items) {
       const keyNode = this.follow(document, pair.key as Node | null);
       if (keyNode === null || !isScalar(keyNode) || typeof keyNode.value !== 'string') {
@@ -75,6 +76,11 @@ export class YamlReader {
         this.report(keyNode ?? node, path, `expected a text as key, got ${describeNode(keyNode)}${shown}`);
         continue;
       }
+      if (seen.has(keyNode.value)) {
+        this.report(keyNode, path === '' ? keyNode.value : `${path}.${keyNode.value}`, 'is written twice');
+        continue;
+      }
+      seen.add(keyNode.value);
       entries.push({ key: keyNode.value, keyNode, value: this.follow(document, pair.value as Node | null) });
     }
     return entries;
@@ -136,7 +142,7 @@ export class YamlReader {
       const documents = parseAllDocuments(text, {
         version: '1.2',
         schema: 'core',
-        uniqueKeys: true,
+        uniqueKeys: false, // reported in `entries`, with the path, beside all other problems
         intAsBigInt: true,
         prettyErrors: false,
         logLevel: 'silent',

@@ -92,7 +92,8 @@ export class NodeReplicas {
     const held = this.runners.get(order.replicaId);
     if (order.epoch < identity.current.highestEpoch) return this.refuse(order, 'a coordinator of a newer epoch was heard');
     if (!REPLICA_ID.test(order.replicaId)) return this.refuse(order, 'malformed replica id');
-    if (held === undefined && order.order.case === 'forget') return this.acknowledgeGone(order);
+    // Nothing to forget, and nothing to say: an answer would only be answered again.
+    if (held === undefined && order.order.case === 'forget') return;
     const runner =
       held ?? new ReplicaRunner(this.deps, newReplica(order.replicaId, order.workloadUid), { bootId: this.options.bootId });
     this.runners.set(order.replicaId, runner);
@@ -227,15 +228,6 @@ export class NodeReplicas {
       reason,
     });
     this.tell((listener) => listener.refused(refusal));
-  }
-
-  private acknowledgeGone(order: Order): void {
-    const state = {
-      ...newReplica(order.replicaId, order.workloadUid),
-      heldRevision: order.orderRevision,
-      phase: 'stopped' as const,
-    };
-    this.tell((listener) => listener.gone(toReplicaReport(state)));
   }
 
   private forgotten(replicaId: string): void {

@@ -1,0 +1,15 @@
+import { RandomWorld } from './random-world.js';
+
+const SEEDS = Array.from({ length: 60 }, (_, index) => index + 1);
+const STEPS = 40;
+const MINUTE_MS = 60_000;
+
+describe('a random world', () => {
+  it.each(SEEDS)('seed %i keeps every promise, heals and converges', async (seed) => {
+    const world = await RandomWorld.start(seed);
+    for (let step = 0; step < STEPS && world.violations.length === 0; step += 1) await world.step();
+    const left = world.violations.length === 0 ? await world.healAndSettle(MINUTE_MS) : [];
+    const broken = [...world.violations, ...left];
+    expect({ broken, story: broken.length === 0 ? [] : world.story }).toEqual({ broken: [], story: [] });
+  });
+});

@@ -1,0 +1,187 @@
+import { ReplicaStatus_Phase as Phase } from '@cloudless/api';
+import { createSeededRandom, type Random } from '@cloudless/base';
+import { Code, ConnectError } from '@connectrpc/connect';
+import { COMMIT_CHECKERS, unconverged, wrongBookings } from './checkers.js';
+import type { ScriptedAgent } from './scripted-agent.js';
+import { TestCluster } from './test-cluster.js';
+
+const NODES = 5;
+const WORKLOADS = ['one', 'two', 'three'];
+/** Losses of one node: one more would quarantine it for longer than a world may take to converge. */
+const MAX_LOSSES = 2;
+/** Longer than a lease: whoever stays away so long is lost. */
+const ABSENCE_MS = 4_000;
+const STEP_MS = 50;
+/** What no user can be to blame for. */
+const FAULTS: readonly Code[] = [Code.Internal, Code.Unknown, Code.Aborted, Code.ResourceExhausted];
+
+/** A cluster in which users, agents and coordinators do random things. The same seed does the same again. */
+export class RandomWorld {
+  /** What the checkers found, and what happened before, newest last. */
+  readonly violations: string[] = [];
+  readonly story: string[] = [];
+  private readonly random: Random;
+  private readonly away = new Set<string>();
+  private readonly losses = new Map<string, number>();
+  private tried = 0;
+
+  private constructor(
+    readonly cluster: TestCluster,
+    seed: number,
+  ) {
+    this.random = createSeededRandom(seed);
+    for (const agent of cluster.agents.values()) agent.onStart = () => this.pick(['ready', 'ready', 'ready', 'unready', 'fails']);
+    this.watch();
+  }
+
+  static async start(seed: number): Promise<RandomWorld> {
+    const cluster = await TestCluster.start({ seed });
+    for (let number = 1; number <= NODES; number += 1) {
+      await cluster.addNode(`node-${number}`, {
+        zone: `zone-${number % 3}`,
+        capacity: { cpuMillis: 2_000, memoryBytes: 8n << 30n },
+      });
+    }
+    return new RandomWorld(cluster, seed);
+  }
+
+  /** Something happens, and some time passes. */
+  async step(): Promise<void> {
+    const [name, act] = this.pick(this.acts());
+    this.story.push(`${this.cluster.clock.now()} ms: ${name}`);
+    try {
+      await act();
+    } catch (reason) {
+      // Users may ask for what is not possible; a fault of the coordinator is one of ours.
+      if (FAULTS.includes(ConnectError.from(reason).code)) this.violations.push(`${name}: ${String(reason)}`);
+    }
+    await this.pass(this.pick([10, 50, 200, 600]));
+    this.violations.push(...wrongBookings(this.cluster));
+  }
+
+  /** Ends all faults and waits until everything is as it should be. @returns What is not, after `withinMs`. */
+  async healAndSettle(withinMs: number): Promise<readonly string[]> {
+    this.story.push(`${this.cluster.clock.now()} ms: everything heals`);
+    const { cluster } = this;
+    for (const agent of cluster.agents.values()) this.comeBack(agent);
+    for (const nodeId of cluster.agents.keys()) await cluster.until(() => cluster.client.uncordonNode({ nodeId }));
+    for (let passed = 0; passed < withinMs; passed += 1_000) {
+      for (const agent of cluster.agents.values()) {
+        Object.assign(agent, { onStart: 'ready', obeysStops: true });
+        for (const { replicaId, phase } of agent.replicas.values()) this.mend(agent, replicaId, phase);
+      }
+      await this.pass(1_000);
+      if (unconverged(cluster).length === 0) break;
+    }
+    return [...unconverged(cluster), ...wrongBookings(cluster)];
+  }
+
+  private acts(): readonly (readonly [string, () => Promise<unknown> | void])[] {
+    return [
+      ...this.userActs(),
+      ...this.userActs(),
+      ...this.agentActs(),
+      ...this.agentActs(),
+      ['the coordinator restarts', () => this.restart()],
+    ];
+  }
+
+  private userActs(): readonly (readonly [string, () => Promise<unknown>])[] {
+    const { cluster } = this;
+    const { client } = cluster;
+    const name = this.pick(WORKLOADS);
+    const nodeId = this.pick([...cluster.agents.keys()]);
+    const replicas = this.pick([0, 1, 2, 4, 7]);
+    const rollout = this.pick([{}, { minAvailable: replicas }, { maxUnavailable: 2 }, { maxSurge: 3 }]);
+    const spec = { command: ['serve'], replicas, rollout, resources: { requests: { cpuMillis: 100 } } };
+    return [
+      [`create ${name} with ${replicas}`, () => cluster.until(() => client.createWorkload({ name, spec }))],
+      [`scale ${name} to ${replicas}`, () => cluster.until(() => client.scaleWorkload({ name, replicas }))],
+      [`update ${name}`, () => cluster.until(() => client.updateWorkload({ name, spec: { args: [String((this.tried += 1))] } }))],
+      [`delete ${name}`, () => cluster.until(() => client.deleteWorkload({ name }))],
+      [`drain ${nodeId}`, () => cluster.until(() => client.drainNode({ nodeId }))],
+      [`cordon ${nodeId}`, () => cluster.until(() => client.cordonNode({ nodeId }))],
+      [`uncordon ${nodeId}`, () => cluster.until(() => client.uncordonNode({ nodeId }))],
+    ];
+  }
+
+  private agentActs(): readonly (readonly [string, () => void])[] {
+    const agent = this.pick([...this.cluster.agents.values()]);
+    const report = this.pick([...agent.replicas.values()]);
+    const { nodeId } = agent;
+    return [
+      ...(report === undefined
+        ? []
+        : ([
+            [`${report.replicaId} is as well as can be`, () => this.mend(agent, report.replicaId, report.phase)],
+            [`${report.replicaId} crashes`, () => this.crash(agent, report.replicaId, report.phase)],
+          ] as const)),
+      [`${nodeId} stops slowly`, () => void (agent.obeysStops = false)],
+      [`${nodeId} stops at once`, () => void (agent.obeysStops = true)],
+      [`${nodeId} drops an order`, () => void (agent.dropsOrders += 1)],
+      [`${nodeId} reconnects`, () => agent.disconnect()],
+      [`${nodeId} disconnects`, () => this.goAway(agent, () => agent.disconnect())],
+      [`${nodeId} falls silent`, () => this.goAway(agent, () => void (agent.isHeard = false))],
+    ];
+  }
+
+  private mend(agent: ScriptedAgent, replicaId: string, phase: Phase): void {
+    if (phase === Phase.RUNNING) agent.change(replicaId, { ready: true, reason: '' });
+    if (phase === Phase.STOPPING) agent.change(replicaId, { phase: Phase.STOPPED, ready: false });
+  }
+
+  /** Restarted in place, or gone for good. */
+  private crash(agent: ScriptedAgent, replicaId: string, phase: Phase): void {
+    if (phase !== Phase.RUNNING) return;
+    const forGood = this.random.next() < 0.3;
+    agent.change(
+      replicaId,
+      forGood ? { phase: Phase.FAILED, ready: false, reason: 'exit code 1' } : { ready: false, reason: 'restarted' },
+    );
+  }
+
+  /** For less than a lease, or for so long that the node is lost. */
+  private goAway(agent: ScriptedAgent, leave: () => void): void {
+    const { nodeId } = agent;
+    const losses = this.losses.get(nodeId) ?? 0;
+    if (this.away.has(nodeId)) return;
+    const forLong = losses < MAX_LOSSES && this.random.next() < 0.5;
+    if (forLong) this.losses.set(nodeId, losses + 1);
+    this.away.add(nodeId);
+    leave();
+    this.cluster.clock.setTimer(forLong ? ABSENCE_MS : 800, () => this.comeBack(agent));
+  }
+
+  private comeBack(agent: ScriptedAgent): void {
+    this.away.delete(agent.nodeId);
+    agent.isHeard = true;
+  }
+
+  private async restart(): Promise<void> {
+    await this.cluster.restartCoordinator();
+    this.watch();
+  }
+
+  /** Every agent that is not away dials again as soon as it is cut off, as real ones do. */
+  private async pass(durationMs: number): Promise<void> {
+    for (let passed = 0; passed < durationMs; passed += STEP_MS) {
+      for (const agent of this.cluster.agents.values()) {
+        if (!agent.isConnected && !this.away.has(agent.nodeId)) await this.cluster.reconnect(agent.nodeId);
+      }
+      await this.cluster.advance(Math.min(STEP_MS, durationMs - passed), STEP_MS);
+    }
+  }
+
+  private watch(): void {
+    const { state, controllers } = this.cluster;
+    const isAlive = (nodeId: string): boolean => controllers.nodes.status(nodeId).alive;
+    state.subscribe((changes) => {
+      const commit = { view: state.view(), changes, isAlive };
+      for (const check of COMMIT_CHECKERS) this.violations.push(...check(commit));
+    });
+  }
+
+  private pick<Item>(items: readonly Item[]): Item {
+    return items[Math.floor(this.random.next() * items.length)] as Item;
+  }
+}
