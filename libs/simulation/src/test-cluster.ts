@@ -7,7 +7,7 @@ import {
   type HelloSchema,
 } from '@cloudless/api';
 import { createApiServer, type ApiServer } from '@cloudless/api-server';
-import { createSeededRandom, silentLog, type Log, type Random } from '@cloudless/base';
+import { createSeededRandom, silentLog, sleep, type Log, type Random } from '@cloudless/base';
 import { ManualClock } from '@cloudless/base/testing';
 import { openClusterState, type ClusterState } from '@cloudless/cluster-state';
 import { effectiveNode, impossibleLimitsOf, startControllers, taintKey, type Controllers } from '@cloudless/controllers';
@@ -20,6 +20,8 @@ export interface TestClusterOptions {
   readonly seed?: number;
   readonly log?: Log;
   readonly leaseMs?: number;
+  /** How long the store lets the next commit wait, milliseconds: others overtake it. Default 0. */
+  readonly commitDelayMs?: () => number;
 }
 
 /**
@@ -39,8 +41,10 @@ export class TestCluster {
   ) {
     const txn = store.txn.bind(store);
     this.store = Object.assign(Object.create(store) as StateStore, {
-      txn: (...args: Parameters<StateStore['txn']>) => {
+      txn: async (...args: Parameters<StateStore['txn']>) => {
         this.attempts += 1;
+        const delayMs = options.commitDelayMs?.() ?? 0;
+        if (delayMs > 0) await sleep(clock, delayMs, new AbortController().signal);
         return txn(...args);
       },
     });

@@ -1,0 +1,54 @@
+import { create } from '@bufbuild/protobuf';
+import { ReplicaReportSchema, ReplicaStatus_Phase as Phase } from '@cloudless/api';
+import { ReplicaRecordSchema } from '@cloudless/api/store';
+import { mergeReport } from './replica-reports.js';
+
+const record = (fields: object) =>
+  create(ReplicaRecordSchema, { id: 'w-1', desiredRunning: true, phase: Phase.RUNNING, nodeId: 'node-1', ...fields });
+const report = (fields: object) => create(ReplicaReportSchema, { replicaId: 'w-1', ...fields });
+
+describe('a report', () => {
+  it.each([
+    {
+      name: 'moves the phase forward',
+      was: { phase: Phase.ASSIGNED },
+      says: { phase: Phase.RUNNING, ready: true },
+      is: { phase: Phase.RUNNING, ready: true },
+    },
+    { name: 'never moves it back', was: { phase: Phase.RUNNING }, says: { phase: Phase.STARTING }, is: { phase: Phase.RUNNING } },
+    {
+      name: 'of any end confirms a stop',
+      was: { desiredRunning: false },
+      says: { phase: Phase.FAILED },
+      is: { phase: Phase.STOPPED, ready: false },
+    },
+    {
+      name: 'of an end nobody asked for says how it ended',
+      was: {},
+      says: { phase: Phase.FAILED, ready: true },
+      is: { phase: Phase.FAILED, ready: false },
+    },
+    {
+      name: 'does not touch one that has failed and is kept to be looked at',
+      was: { phase: Phase.FAILED, desiredRunning: false },
+      says: { phase: Phase.FAILED },
+      is: { phase: Phase.FAILED },
+    },
+    {
+      name: 'of life does not bring a lost one back',
+      was: { phase: Phase.FAILED, desiredRunning: false, lost: true },
+      says: { phase: Phase.RUNNING, ready: true },
+      is: { phase: Phase.FAILED, ready: false },
+    },
+    {
+      name: 'of its end confirms that a lost one is gone',
+      was: { phase: Phase.FAILED, desiredRunning: false, lost: true },
+      says: { phase: Phase.STOPPED },
+      is: { phase: Phase.STOPPED },
+    },
+  ])('$name', ({ was, says, is }) => {
+    const once = mergeReport(record(was), report(says), 1_000);
+    expect(once).toMatchObject(is);
+    expect(mergeReport(once, report(says), 2_000)).toEqual(once); // twice is as good as once
+  });
+});

@@ -1,0 +1,159 @@
+import { create } from '@bufbuild/protobuf';
+import {
+  LogEntrySchema,
+  ReplicaStatus_Phase as Phase,
+  StreamLogsRequestSchema,
+  TunnelFrameSchema,
+  type OpenTunnel,
+  type TunnelFrame,
+} from '@cloudless/api';
+import { ReplicaRecordSchema, WorkloadRecordSchema } from '@cloudless/api/store';
+import { CloudlessError, createSeededRandom, silentLog } from '@cloudless/base';
+import { ManualClock } from '@cloudless/base/testing';
+import type { ClusterState } from '@cloudless/cluster-state';
+import type { HandlerContext } from '@connectrpc/connect';
+import type { TunnelNotices } from './sessions.js';
+import { StreamHandlers } from './streams.js';
+import { TunnelHub, type Tunnels } from './tunnels.js';
+
+const uid = '0123456789abcdef';
+const line = (containerId: string, sequence: number): TunnelFrame =>
+  create(TunnelFrameSchema, {
+    frame: {
+      case: 'log',
+      value: create(LogEntrySchema, { containerId, sequence: BigInt(sequence), line: `${containerId} ${sequence}` }),
+    },
+  });
+
+/** Two replicas of one workload, each on a node of its own. */
+function stateOfTwo(): ClusterState {
+  const replicas = [1, 2].map((number) => ({
+    value: create(ReplicaRecordSchema, {
+      id: `r-${number}`,
+      uid,
+      nodeId: `node-${number}`,
+      containerId: `c${number}`,
+      desiredRunning: true,
+      phase: Phase.RUNNING,
+    }),
+    revision: 1n,
+  }));
+  const workload = { value: create(WorkloadRecordSchema, { uid, namespace: 'default', name: 'web' }), revision: 1n };
+  const view = {
+    workload: () => workload,
+    workloadByName: () => workload,
+    replicasOf: () => replicas,
+    replica: (id: string) => replicas.find(({ value }) => value.id === id),
+  };
+  return { view: () => view, subscribe: () => () => undefined } as unknown as ClusterState;
+}
+
+const context = (signal: AbortSignal) => ({ signal }) as HandlerContext;
+
+describe('logs of a workload', () => {
+  it('followed by a slow reader lack no line of any replica', async () => {
+    const clock = new ManualClock();
+    const stopping = new AbortController();
+    const tunnels: Tunnels = {
+      async *open(nodeId, _target, signal) {
+        for (let sequence = 1; sequence <= 700; sequence += 1) yield line(nodeId, sequence);
+        await new Promise<void>((resolve) => signal.addEventListener('abort', () => resolve()));
+      },
+    };
+    const streams = new StreamHandlers({ state: stateOfTwo(), clock, log: silentLog }, tunnels);
+    const request = create(StreamLogsRequestSchema, { name: 'web', follow: true });
+    const counts = new Map<string, number>();
+    const reading = (async () => {
+      for await (const { containerId } of streams.streamLogs(request, context(stopping.signal))) {
+        counts.set(containerId, (counts.get(containerId) ?? 0) + 1);
+        for (let turn = 0; turn < 3; turn += 1) await Promise.resolve();
+      }
+    })();
+    for (let turn = 0; turn < 200; turn += 1) await clock.advance(1);
+    stopping.abort();
+    await clock.advance(1);
+    await reading;
+    expect(Object.fromEntries(counts)).toEqual({ 'node-1': 700, 'node-2': 700 });
+  });
+
+  it('leave no stream open when one of their nodes cannot be reached', async () => {
+    const clock = new ManualClock();
+    let open = 0;
+    const tunnels: Tunnels = {
+      async *open(nodeId) {
+        if (nodeId === 'node-2') throw new CloudlessError('unavailable', 'node "node-2" is not connected');
+        open += 1;
+        try {
+          yield line(nodeId, 1);
+          yield line(nodeId, 2);
+        } finally {
+          open -= 1;
+        }
+      },
+    };
+    const streams = new StreamHandlers({ state: stateOfTwo(), clock, log: silentLog }, tunnels);
+    const request = create(StreamLogsRequestSchema, { name: 'web' });
+    await expect(streams.streamLogs(request, context(new AbortController().signal)).next()).rejects.toThrow('node-2');
+    expect(open).toBe(0);
+  });
+});
+
+describe('a tunnel', () => {
+  /** A hub whose agent dials at once and then says nothing. */
+  function hubOfSilence() {
+    const clock = new ManualClock();
+    let notices: TunnelNotices | undefined;
+    const answers: Promise<unknown>[] = [];
+    const hub: TunnelHub = new TunnelHub(
+      { clock, random: createSeededRandom(1) },
+      {
+        announceTunnels: (given) => void (notices = given),
+        requestTunnel: (_nodeId: string, { tunnelId }: OpenTunnel) => {
+          answers.push(hub.tunnel(silence(tunnelId), context(new AbortController().signal)).next());
+          return true;
+        },
+        withdrawTunnel: () => undefined,
+      },
+    );
+    return { clock, hub, answers, lost: (nodeId: string) => notices?.lost(nodeId) };
+  }
+
+  async function* silence(tunnelId: string): AsyncGenerator<TunnelFrame> {
+    yield create(TunnelFrameSchema, { frame: { case: 'tunnelId', value: tunnelId } });
+    await new Promise<void>(() => undefined);
+  }
+
+  const target = { case: 'logs', value: create(StreamLogsRequestSchema, {}) } as const;
+
+  it.each([
+    { name: 'its caller goes', end: (caller: AbortController) => caller.abort(), says: 'the caller has gone' },
+    { name: 'its node is lost', end: (_: AbortController, lose: () => void) => lose(), says: 'node "node-1" is not connected' },
+  ])('ends on both sides when $name, though the agent says nothing', async ({ end, says }) => {
+    const { clock, hub, answers, lost } = hubOfSilence();
+    const caller = new AbortController();
+    const reading = hub.open('node-1', target, caller.signal).next();
+    const outcome = reading.catch((reason: Error) => reason.message);
+    await clock.advance(20_000);
+    end(caller, () => lost('node-1'));
+    await clock.advance(0);
+    expect(await outcome).toBe(says);
+    expect(await answers[0]).toMatchObject({ done: true });
+  });
+
+  it('that nobody reads any more makes room for another', async () => {
+    const { clock, hub } = hubOfSilence();
+    for (let round = 0; round < 3; round += 1) {
+      const callers = Array.from({ length: 32 }, () => new AbortController());
+      const readings = callers.map((caller) =>
+        hub
+          .open('node-1', target, caller.signal)
+          .next()
+          .catch(() => undefined),
+      );
+      await clock.advance(10);
+      await expect(hub.open('node-1', target, new AbortController().signal).next()).rejects.toThrow('32 streams');
+      for (const caller of callers) caller.abort();
+      await Promise.all(readings);
+    }
+  });
+});

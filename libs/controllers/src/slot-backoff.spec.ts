@@ -1,0 +1,33 @@
+import { create } from '@bufbuild/protobuf';
+import { ControlRecordSchema } from '@cloudless/api/store';
+import { SlotBackoffs } from './slot-backoff.js';
+
+describe('the back-off of a slot', () => {
+  it('grows from nothing to five minutes, and is of no concern to other slots', () => {
+    const control = create(ControlRecordSchema, { uid: 'w' });
+    const waits: number[] = [];
+    for (let failure = 0; failure < 12; failure += 1) {
+      const backoffs = new SlotBackoffs(control, 1_000_000);
+      backoffs.failed(0, 0);
+      waits.push(backoffs.waitMs(0) / 1_000);
+    }
+    expect(waits).toEqual([0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300]);
+    expect(new SlotBackoffs(control, 1_000_000).waitMs(1)).toBe(0);
+  });
+
+  it('begins anew after ten minutes of readiness', () => {
+    const control = create(ControlRecordSchema, { uid: 'w' });
+    const backoffs = new SlotBackoffs(control, 0);
+    for (let failure = 0; failure < 5; failure += 1) backoffs.failed(0, 0);
+    backoffs.failed(0, 600_000);
+    expect(backoffs.waitMs(0)).toBe(0);
+  });
+
+  it('is never longer than five minutes, though the clock went back by a year', () => {
+    const control = create(ControlRecordSchema, { uid: 'w' });
+    const later = new SlotBackoffs(control, 365 * 86_400_000);
+    later.failed(0, 0);
+    later.failed(0, 0);
+    expect(new SlotBackoffs(control, 0).waitMs(0)).toBe(300_000);
+  });
+});

@@ -1,0 +1,66 @@
+import { create } from '@bufbuild/protobuf';
+import { ReplicaStatus_Phase as Phase } from '@cloudless/api';
+import { ControlRecordSchema, ReplicaRecordSchema, WorkloadRecordSchema, type ReplicaRecord } from '@cloudless/api/store';
+import { toReplicaId } from '@cloudless/base';
+import { Transaction, type Stored } from '@cloudless/cluster-state';
+import { resolveLimits } from '@cloudless/rollout';
+import { settleEnded } from './settle-ended.js';
+import { SlotBackoffs } from './slot-backoff.js';
+import { requireEvidence, takeSteps } from './take-steps.js';
+import type { WorkloadPass } from './workload-pass.js';
+
+const NOW = { wallTimeMs: 0, revision: 9n };
+/** What a store takes in one transaction. */
+const MAX_WRITES = 100;
+
+function passOver(count: number, fields: Partial<Pick<ReplicaRecord, 'phase' | 'ready'>>): WorkloadPass {
+  const replicas = Array.from({ length: count }, (_, index): Stored<ReplicaRecord> => {
+    const place = { id: `w-${index}`, uid: 'w', sequence: BigInt(index), slot: index, nodeId: 'node-1', version: 1 };
+    return { value: create(ReplicaRecordSchema, { ...place, desiredRunning: true, ...fields }), revision: BigInt(index + 1) };
+  });
+  const control = create(ControlRecordSchema, { uid: 'w', nextSequence: BigInt(count) });
+  return {
+    workload: { value: create(WorkloadRecordSchema, { uid: 'w', version: 1 }), revision: 1n },
+    control: { value: control, revision: 1n },
+    replicas,
+    transaction: new Transaction({ nextId: () => '1', nowMs: () => 0 }),
+    next: control,
+    deleting: false,
+  };
+}
+
+describe('a pass', () => {
+  it('fits into one transaction, however many replicas failed at once', () => {
+    const pass = passOver(500, { phase: Phase.FAILED });
+    settleEnded(pass, new SlotBackoffs(pass.next, 0), () => 0);
+    expect(pass.transaction.size).toBeGreaterThan(50);
+    expect(pass.transaction.size).toBeLessThan(MAX_WRITES - 1); // and the control record
+  });
+
+  it('fits into one transaction, however many are wanted', () => {
+    const pass = passOver(0, {});
+    const steps = Array.from({ length: 500 }, () => ({ kind: 'createReplica', version: 1 }) as const);
+    expect(takeSteps(pass, steps, new SlotBackoffs(pass.next, 0), NOW).taken).toBe(pass.transaction.size);
+    expect(pass.transaction.size).toBeLessThanOrEqual(MAX_WRITES - 10);
+  });
+
+  it.each([
+    { name: 'a ready replica is stopped only while the ready ones that stay are as they were read', ready: 5, compared: 5 },
+    { name: 'what is beyond a transaction is left out', ready: 200, compared: 1 },
+  ])('$name', ({ ready, compared }) => {
+    const pass = passOver(ready, { phase: Phase.RUNNING, ready: true });
+    const steps = [{ kind: 'stopReplica', replicaId: toReplicaId('w-0') } as const];
+    takeSteps(pass, steps, new SlotBackoffs(pass.next, 0), NOW);
+    const replicas = pass.replicas.map(({ value }) => ({
+      id: toReplicaId(value.id),
+      version: 1,
+      ready: true,
+      desired: 'running' as const,
+      lost: false,
+      draining: false,
+      createdSequence: Number(value.sequence),
+    }));
+    requireEvidence(pass, { ...resolveLimits({ desired: ready - 1 }), version: 1, replicas }, steps);
+    expect(pass.transaction.compares()).toHaveLength(compared);
+  });
+});
