@@ -2,7 +2,7 @@ import { AgentService, CoordinatorService, createErrorInterceptor, createValidat
 import { createApiServer } from '@cloudless/api-server';
 import { errorFields, type Clock, type Log, type Random } from '@cloudless/base';
 import { openClusterState } from '@cloudless/cluster-state';
-import { effectiveNode, impossibleLimitsOf, startControllers, taintKey } from '@cloudless/controllers';
+import { impossibleLimitsOf, startControllers } from '@cloudless/controllers';
 import { createMetrics } from '@cloudless/observability';
 import { connectionKey, HealthState, startOpsServer, startRpcServer } from '@cloudless/rpc-server';
 import { createMemoryStateStore, type StateStore } from '@cloudless/state-store';
@@ -71,15 +71,10 @@ export async function startCoordinator(config: CoordinatorConfig, machine: Coord
       nodes: controllers.nodes,
       pictures: controllers.reader,
       planning: controllers.planner,
-      placements: {
-        allocatedOn: controllers.allocatedOn,
-        effective: (record) => ({ ...effectiveNode(record), taints: [...effectiveNode(record).taints] }),
-        taintKey,
-      },
+      placements: controllers.placements,
       impossibleLimitsOf,
       connectionOf: (context) => context.values.get(connectionKey),
       timings: { leaseMs: config.leaseMs, pingMs: config.pingMs, usageMs: 10_000 },
-      version: machine.version,
     });
     opened.push(() => api.close());
     const metrics = createMetrics({ process: true });

@@ -96,6 +96,4 @@ export interface ApiServerDeps {
   readonly impossibleLimitsOf: (spec: WorkloadSpec) => string | undefined;
   readonly connectionOf: (context: HandlerContext) => CallConnection | undefined;
   readonly timings: SessionTimings;
-  /** Version text of this coordinator. */
-  readonly version: string;
 }

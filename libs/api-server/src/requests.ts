@@ -44,7 +44,7 @@ export async function mutate<Desc extends DescMessage>(
         method,
         bodyHash,
         workloadUid: result.uid,
-        response: toBinary(WorkloadSchema, result),
+        response: toBinary(WorkloadSchema, withoutReplicas(result)),
         at: timestampFromMs(deps.clock.wallTime()),
       });
       transaction.require('request', request.requestId, 'absent').put('request', request.requestId, record);
@@ -52,6 +52,13 @@ export async function mutate<Desc extends DescMessage>(
     await deps.state.commit(transaction);
     return result;
   });
+}
+
+/** What is kept must stay small, whatever the size of the workload; its replicas will have changed by the time of a retry anyway. */
+function withoutReplicas(workload: Workload): Workload {
+  const kept = clone(WorkloadSchema, workload);
+  if (kept.status !== undefined) kept.status.replicas = [];
+  return kept;
 }
 
 function repeat(

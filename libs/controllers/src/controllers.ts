@@ -3,6 +3,7 @@ import { toNodeId, type Clock, type Log, type Random } from '@cloudless/base';
 import { holdsResources, type ClusterState } from '@cloudless/cluster-state';
 import { createCluster, type ScoreWeights } from '@cloudless/scheduler';
 import { ClusterModel } from './cluster-model.js';
+import { effectiveNode, taintKey } from './effective-node.js';
 import { Janitor } from './janitor.js';
 import { NodeDirectory } from './node-directory.js';
 import { NodeReconciler } from './node-reconciler.js';
@@ -28,8 +29,14 @@ export interface Controllers {
   readonly nodes: NodeDirectory;
   readonly reader: WorkloadReader;
   readonly planner: Planner;
-  /** What live replicas hold of a node. */
-  allocatedOn(nodeId: string): { readonly cpuMillis: number; readonly memoryBytes: number; readonly replicas: number };
+  /** What the calls about nodes show of placement. */
+  readonly placements: {
+    /** What live replicas hold of a node. */
+    allocatedOn(nodeId: string): { readonly cpuMillis: number; readonly memoryBytes: number; readonly replicas: number };
+    /** The agent's word with the users' over it. */
+    readonly effective: typeof effectiveNode;
+    readonly taintKey: typeof taintKey;
+  };
   /** What the scheduler has booked on a node: the same, kept by increments. Undefined when it does not know the node. */
   bookedOn(nodeId: string): { readonly cpuMillis: number; readonly memoryBytes: number; readonly replicas: number } | undefined;
   close(): Promise<void>;
@@ -56,16 +63,7 @@ export function startControllers(options: ControllersOptions): Controllers {
     nodes,
     reader,
     planner,
-    allocatedOn: (nodeId) => {
-      const held = heldOn(state, nodeId);
-      const sums = { cpuMillis: 0, memoryBytes: 0, replicas: held.length };
-      for (const value of held) {
-        const requests = state.view().version(value.uid, value.version)?.template?.resources?.requests;
-        sums.cpuMillis += requests?.cpuMillis ?? 0;
-        sums.memoryBytes += Number(requests?.memoryBytes ?? 0n);
-      }
-      return sums;
-    },
+    placements: { allocatedOn: (nodeId) => allocatedOn(state, nodeId), effective: effectiveNode, taintKey },
     bookedOn: (nodeId) => {
       const usage = cluster.usage(toNodeId(nodeId));
       if (usage === undefined) return undefined;
@@ -83,4 +81,15 @@ export function startControllers(options: ControllersOptions): Controllers {
 
 function heldOn(state: ClusterState, nodeId: string): readonly ReplicaRecord[] {
   return [...state.view().replicasOn(nodeId)].map(({ value }) => value).filter(holdsResources);
+}
+
+function allocatedOn(state: ClusterState, nodeId: string) {
+  const held = heldOn(state, nodeId);
+  const sums = { cpuMillis: 0, memoryBytes: 0, replicas: held.length };
+  for (const value of held) {
+    const requests = state.view().version(value.uid, value.version)?.template?.resources?.requests;
+    sums.cpuMillis += requests?.cpuMillis ?? 0;
+    sums.memoryBytes += Number(requests?.memoryBytes ?? 0n);
+  }
+  return sums;
 }

@@ -6,7 +6,7 @@ export interface EffectiveNode {
   readonly region: string;
   readonly zone: string;
   readonly labels: Readonly<Record<string, string>>;
-  readonly taints: readonly Taint[];
+  readonly taints: Taint[];
 }
 
 /** Users win over the agent: a label they removed stays removed whatever the agent says. */

@@ -145,6 +145,11 @@ export class NodeDirectory {
     this.tell(nodeId);
   }
 
+  /** Its session is alive: what it reports is true now. Cheap: asked for every replica of every pass. */
+  isAlive(nodeId: string): boolean {
+    return this.membership.stateOf(toNodeId(nodeId)) === 'connected';
+  }
+
   status(nodeId: string): NodeSoftStatus {
     const id = toNodeId(nodeId);
     const now = this.options.clock.now();

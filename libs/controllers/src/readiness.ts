@@ -28,7 +28,7 @@ export class Readiness {
   /** How long it has been ready, milliseconds; undefined when it is not, or when nobody can say because its node is silent. */
   readyForMs(replica: ReplicaRecord): number | undefined {
     const since = this.since.get(replica.id);
-    if (since === undefined || !replica.desiredRunning || !this.nodes.status(replica.nodeId).alive) return undefined;
+    if (since === undefined || !replica.desiredRunning || !this.nodes.isAlive(replica.nodeId)) return undefined;
     return this.clock.now() - since;
   }
 

@@ -57,7 +57,7 @@ export function toRolloutInput(
       lost: replica.lost,
       draining: sources.view.node(replica.nodeId)?.value.draining ?? false,
       // Ready for a moment only, or on a node that is silent: it serves, so it is not free to go.
-      unproven: readyForMs !== undefined || (replica.nodeId !== '' && !sources.nodes.status(replica.nodeId).alive),
+      unproven: readyForMs !== undefined || (replica.nodeId !== '' && !sources.nodes.isAlive(replica.nodeId)),
       createdSequence: Number(replica.sequence),
     };
   };

@@ -66,7 +66,7 @@ export class WorkloadReader {
       containerId: replica.containerId,
       restarts: replica.restarts,
       endpoints: replica.endpoints,
-      stale: replica.nodeId !== '' && !this.nodes.status(replica.nodeId).alive,
+      stale: replica.nodeId !== '' && !this.nodes.isAlive(replica.nodeId),
       leaving: !replica.desiredRunning && isLive(replica),
       ...(replica.createdAt === undefined ? {} : { createdAt: replica.createdAt }),
       ...(replica.readySince === undefined || !replica.ready ? {} : { readySince: replica.readySince }),

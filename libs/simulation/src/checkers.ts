@@ -110,7 +110,7 @@ export const COMMIT_CHECKERS: readonly Checker[] = [
 /** CLD-REQ-012: what the scheduler has booked is what the records say. */
 export function wrongBookings({ controllers, state }: TestCluster): readonly string[] {
   return [...state.view().nodes()].flatMap(({ value: { id } }) => {
-    const [booked, held] = [JSON.stringify(controllers.bookedOn(id)), JSON.stringify(controllers.allocatedOn(id))];
+    const [booked, held] = [JSON.stringify(controllers.bookedOn(id)), JSON.stringify(controllers.placements.allocatedOn(id))];
     return booked === held ? [] : [`${id}: the scheduler has booked ${booked}, the records say ${held}`];
   });
 }

@@ -10,7 +10,7 @@ import { createApiServer, type ApiServer } from '@cloudless/api-server';
 import { createSeededRandom, silentLog, sleep, type Log, type Random } from '@cloudless/base';
 import { ManualClock } from '@cloudless/base/testing';
 import { openClusterState, type ClusterState } from '@cloudless/cluster-state';
-import { effectiveNode, impossibleLimitsOf, startControllers, taintKey, type Controllers } from '@cloudless/controllers';
+import { impossibleLimitsOf, startControllers, type Controllers } from '@cloudless/controllers';
 import { createMemoryStateStore, type StateStore } from '@cloudless/state-store';
 import { createContextKey, createRouterTransport, type Transport } from '@connectrpc/connect';
 import { ScriptedAgent } from './scripted-agent.js';
@@ -94,15 +94,10 @@ export class TestCluster {
       nodes: controllers.nodes,
       pictures: controllers.reader,
       planning: controllers.planner,
-      placements: {
-        allocatedOn: controllers.allocatedOn,
-        effective: (record) => ({ ...effectiveNode(record), taints: [...effectiveNode(record).taints] }),
-        taintKey,
-      },
+      placements: controllers.placements,
       impossibleLimitsOf,
       connectionOf: (context) => context.values.get(agentConnection),
       timings: { leaseMs, pingMs: leaseMs / 3, usageMs: 10_000 },
-      version: 'simulated',
     });
     const transport = createRouterTransport(api.routes, {
       router: {

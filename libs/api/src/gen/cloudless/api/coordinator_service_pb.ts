@@ -47,7 +47,7 @@ export type CreateWorkloadRequest = Message<"cloudless.api.CreateWorkloadRequest
   spec?: WorkloadSpec | undefined;
 
   /**
-   * Kept for an hour: a retry with the same id returns the first result.
+   * Kept for an hour: a retry with the same id returns the first result, without its replicas.
    *
    * @generated from field: string request_id = 4;
    */
