@@ -1,7 +1,7 @@
 import { RandomWorld } from './random-world.js';
 
 /** Every third world has a slow store. */
-const SEEDS = Array.from({ length: 60 }, (_, index) => [index + 1, index % 3 === 2 ? 'slow' : 'fast'] as const);
+const SEEDS = Array.from({ length: 24 }, (_, index) => [index + 1, index % 3 === 2 ? 'slow' : 'fast'] as const);
 const STEPS = 40;
 const MINUTE_MS = 60_000;
 
