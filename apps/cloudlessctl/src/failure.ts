@@ -126,5 +126,8 @@ const MAX_CAUSES = 8;
 
 /** Whether the same call may succeed when sent again soon: the connection broke or no coordinator leads. */
 export function isTransient(reason: unknown): boolean {
-  return reason instanceof ConnectError && (reason.code === Code.Unavailable || networkReason(reason) !== undefined);
+  if (!(reason instanceof ConnectError)) return false;
+  // A server that dies in mid-stream resets the stream with CANCEL; our own end is told apart by our signal.
+  const wasReset = reason.code === Code.Canceled && reason.rawMessage.startsWith('http/2 stream closed');
+  return wasReset || reason.code === Code.Unavailable || networkReason(reason) !== undefined;
 }

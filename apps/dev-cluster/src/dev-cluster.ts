@@ -1,7 +1,7 @@
 import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { CloudlessError, errorMessageOf } from '@cloudless/base';
-import { Child } from './child.js';
+import { Child, type ReadyFields } from './child.js';
 
 /** How a development cluster is laid out. Port 0 lets the system choose. */
 export interface DevClusterOptions {
@@ -15,6 +15,8 @@ export interface DevClusterOptions {
   readonly workloadPort: number;
   /** Called with each log line of a program. */
   readonly onLine: (name: string, line: string) => void;
+  /** Called when an agent has ended by itself and is started again, as a service manager would. */
+  readonly onRestart: (name: string) => void;
 }
 
 /** A coordinator and its agents, all on this machine. */
@@ -24,7 +26,7 @@ export interface DevCluster {
   readonly opsUrl: string;
   /** Ids of the nodes and addresses of their agents' own service. */
   readonly agents: readonly { readonly name: string; readonly zone: string; readonly address: string }[];
-  /** Rejects when one of the programs ends by itself. */
+  /** Rejects when the coordinator ends by itself, or an agent cannot be started again. */
   readonly failed: Promise<never>;
   /** Stops workloads, agents and the coordinator, in this order. */
   stop(): Promise<void>;
@@ -35,16 +37,17 @@ const PORTS_PER_AGENT = 1_000;
 const AGENT_GRACE_MS = 20_000;
 const COORDINATOR_GRACE_MS = 10_000;
 const ZONES = ['a', 'b', 'c'];
+const COORDINATOR = 'coordinator';
 
 /** Starts one coordinator and its agents, one zone after the other. */
 export async function startDevCluster(options: DevClusterOptions): Promise<DevCluster> {
   await mkdir(options.dataDir, { recursive: true, mode: 0o700 });
-  const started: Child[] = [];
+  const children = new Map<string, Child>();
   let stopping = false;
   let fail: (reason: Error) => void = () => undefined;
   const failed = new Promise<never>((_, reject) => (fail = reject));
   failed.catch(() => undefined);
-  const start = async (name: string, program: 'coordinator' | 'agent', args: readonly string[]) => {
+  const start = async (name: string, program: 'coordinator' | 'agent', args: readonly string[]): Promise<ReadyFields> => {
     const child = Child.start({
       name,
       program,
@@ -53,23 +56,28 @@ export async function startDevCluster(options: DevClusterOptions): Promise<DevCl
       readyMessage: `${program} ready`,
       onLine: (line) => options.onLine(name, line),
     });
-    started.push(child);
-    void child.exited.then(() => {
-      if (!stopping) fail(new Error(`${name} has ended; its log is ${join(options.dataDir, `${name}.log`)}`));
-    });
-    // A program names its own flags; people gave ours.
-    return child.ready.catch((reason: unknown) => {
+    children.set(name, child);
+    const ready = await child.ready.catch((reason: unknown) => {
+      // A program names its own flags; people gave ours.
       throw new CloudlessError('unavailable', errorMessageOf(reason).replaceAll('--listen', '--agent-port'), { cause: reason });
     });
+    void child.exited.then(() => {
+      if (stopping) return;
+      if (program === 'coordinator')
+        return fail(new Error(`${name} has ended; its log is ${join(options.dataDir, `${name}.log`)}`));
+      options.onRestart(name);
+      start(name, program, args).catch(fail);
+    });
+    return ready;
   };
   const stop = async (): Promise<void> => {
     stopping = true;
-    const [coordinator, ...agents] = started;
-    await Promise.all(agents.map((agent) => agent.stop(AGENT_GRACE_MS)));
-    await coordinator?.stop(COORDINATOR_GRACE_MS);
+    const agents = [...children].filter(([name]) => name !== COORDINATOR);
+    await Promise.all(agents.map(([, agent]) => agent.stop(AGENT_GRACE_MS)));
+    await children.get(COORDINATOR)?.stop(COORDINATOR_GRACE_MS);
   };
   try {
-    const { url, opsUrl } = await start('coordinator', 'coordinator', [
+    const { url, opsUrl } = await start(COORDINATOR, 'coordinator', [
       '--port',
       String(options.port),
       '--ops-port',

@@ -62,6 +62,7 @@ async function main(argv: readonly string[]): Promise<number> {
     cluster = await startDevCluster({
       ...flags,
       dataDir,
+      onRestart: (name) => write(`${pc.yellow(`${name} has ended; it is started again and adopts what it ran`)}\n`),
       onLine: (name, line) => (flags.verbose === true ? write(`${pc.dim(name)} ${line}\n`) : undefined),
     });
     describeCluster(cluster);

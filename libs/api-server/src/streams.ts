@@ -125,13 +125,21 @@ export class StreamHandlers {
           if (sequence > 0n) shown.set(containerId, sequence);
           yield frame.value;
         }
-        return;
+        // An agent that dies may end its stream as if all had been said; what still runs has more to say.
+        if (!request.follow || !this.stillRuns(target)) return;
       } catch (reason) {
         const gone = state.view().replica(id) === undefined;
         if (signal.aborted || !request.follow || errorKindOf(reason) !== 'unavailable' || gone) throw reason;
-        await sleep(clock, REDIAL_MS, signal).catch(() => undefined);
       }
+      await sleep(clock, REDIAL_MS, signal).catch(() => undefined);
     }
+  }
+
+  /** Whether the container, or some container of the replica, is to go on. */
+  private stillRuns(target: Exclude<Target, { kind: 'workload' }>): boolean {
+    const now = this.deps.state.view().replica(target.replica.id)?.value;
+    if (now === undefined || !isLive(now) || !now.desiredRunning) return false;
+    return target.kind === 'replica' || now.containerId === target.containerId;
   }
 
   /** All replicas that have lines, merged by time. */

@@ -57,7 +57,10 @@ class Tunnel {
     if (this.failure !== undefined) throw this.failure.reason;
     return new Promise((resolve, reject) => {
       this.interrupt = reject;
-      frames.next().then(resolve, reject);
+      // However the stream broke: the agent, or the way to it, has gone.
+      frames.next().then(resolve, (cause: unknown) => {
+        reject(new CloudlessError('unavailable', `the stream from node "${this.nodeId}" broke`, { cause }));
+      });
     });
   }
 

@@ -25,7 +25,11 @@ export function noteProgress({ next, workload, transaction, deleting }: Workload
   if (decision.kind === 'converged' && next.activeVersion !== version) {
     next.activeVersion = version;
     next.rolloutPhase = RolloutPhase.COMPLETED;
-    transaction.event({ ...about, reason: 'RolloutCompleted', message: `version ${version} runs on every replica` });
+    transaction.event({
+      ...about,
+      reason: 'RolloutCompleted',
+      message: `version ${version} is rolled out: nothing of another one is left`,
+    });
   }
 }
 

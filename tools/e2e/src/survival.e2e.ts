@@ -54,10 +54,12 @@ describe('what a crash does not take', () => {
       }
     })();
     await cluster.agent('agent-1').kill('SIGKILL');
+    const seenBefore = lines.length;
     await cluster.startAgent('agent-1', 'zone-a');
     restarted = true;
     await enough;
     following.abort();
+    expect(lines.length).toBeGreaterThan(seenBefore + 200);
     expect(lines.map(({ line }) => Number(line))).toEqual(lines.map((_, index) => index + 1));
     expect(lines.map(({ sequence }) => Number(sequence))).toEqual(lines.map((_, index) => index + 1));
     const after = await cluster.settled('web');

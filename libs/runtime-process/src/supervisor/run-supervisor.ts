@@ -45,7 +45,10 @@ interface ServeDeps {
   readonly idleMs: number;
 }
 
-/** Serves clients on the socket; resolves when idle for long enough, when shut down, or on SIGTERM. */
+/**
+ * Serves clients on the socket; resolves when idle for long enough or when shut down. Signals to it are not for what it holds:
+ * SIGTERM ends it only when it holds nothing.
+ */
 async function serve(supervisor: Supervisor, { clock, log, idleMs }: ServeDeps): Promise<void> {
   const clients = new Set<net.Socket>();
   let end: () => void = () => undefined;
@@ -68,7 +71,8 @@ async function serve(supervisor: Supervisor, { clock, log, idleMs }: ServeDeps):
   const unlisten = supervisor.listen(watchIdle);
   const onFault = (reason: unknown): void => log.error('supervisor fault', errorFields(reason)); // what runs must not pay for it
   process.on('uncaughtException', onFault).on('unhandledRejection', onFault);
-  process.on('SIGTERM', end).on('SIGHUP', ignore).on('SIGINT', ignore);
+  const endIfIdle = (): void => (supervisor.isIdle ? end() : undefined);
+  process.on('SIGTERM', endIfIdle).on('SIGHUP', ignore).on('SIGINT', ignore);
   rmSync(SOCKET, { force: true }); // of an earlier supervisor: the lock says that none lives
   await new Promise<void>((resolve, reject) => {
     server.once('error', reject);
@@ -80,7 +84,7 @@ async function serve(supervisor: Supervisor, { clock, log, idleMs }: ServeDeps):
   idle?.cancel();
   unlisten();
   process.off('uncaughtException', onFault).off('unhandledRejection', onFault);
-  process.off('SIGTERM', end).off('SIGHUP', ignore).off('SIGINT', ignore);
+  process.off('SIGTERM', endIfIdle).off('SIGHUP', ignore).off('SIGINT', ignore);
   const closed = new Promise<void>((resolve) => server.close(() => resolve()));
   for (const client of clients) client.destroy();
   await closed;
