@@ -222,6 +222,16 @@ describe('processes', () => {
     expect(processesOf(machine)).toEqual([]);
   });
 
+  it('a supervisor that is told to end by SIGTERM stays with what it holds', async () => {
+    const { runtime } = await aMachine();
+    const { containerId } = await runtime.start(request([{ step: 'hold' }]));
+    const supervisor = await runtime.supervisorPid();
+    process.kill(supervisor, 'SIGTERM');
+    expect(await runtime.supervisorPid()).toBe(supervisor);
+    expect((await runtime.list()).map(({ phase }) => phase)).toEqual(['running']);
+    expect(await runtime.stop(containerId, 0)).toMatchObject({ phase: 'exited' });
+  });
+
   it('a killed container is reported at once', async () => {
     const { runtime } = await aMachine();
     const { containerId, pid = 0 } = await runtime.start(request([{ step: 'hold' }]));
