@@ -30,6 +30,9 @@ describe('the command line', () => {
       argv: ['scale', 'web', '--', '-1'],
       message: 'cloudlessctl: the number of replicas is missing; put only a command after --',
     },
+    { argv: ['get', 'workloads', '-w'], message: 'cloudlessctl: --watch is for events, not for workloads' },
+    { argv: ['get', 'events', '-l', 'a=b'], message: 'cloudlessctl: --selector is for workloads and nodes, not for events' },
+    { argv: ['get', 'nodes', '-A'], message: 'cloudlessctl: --all-namespaces is for workloads and events, not for nodes' },
     { argv: ['get', 'pods'], message: 'cloudlessctl: unknown kind "pods": expected workloads, nodes or events' },
     {
       argv: ['get', 'nods'],

@@ -1,5 +1,6 @@
 import { WorkloadPlan_Action } from '@cloudless/api';
 import type { CreateWorkloadRequest, PlanWorkloadRequest, UpdateWorkloadRequest } from '@cloudless/api';
+import { Code, ConnectError } from '@connectrpc/connect';
 import { aWorkload, runCli } from '../testing/run-cli.js';
 
 const WEB = 'name: web\nspec: {image: nginx, replicas: 3}\n';
@@ -85,6 +86,31 @@ workload batch/job: create
 workload batch/job: created
 `,
     );
+  });
+
+  it('names the workloads that the coordinator refuses, all of them, and applies nothing', async () => {
+    const files = {
+      'a.yaml': 'name: a\nspec: {replicas: -1}\n---\nname: b\nspec: {image: x}\n---\nname: c\nspec: {replicas: -2}\n',
+    };
+    const created: string[] = [];
+    const result = await runCli(['apply', '-f', 'a.yaml'], {
+      files,
+      coordinator: {
+        planWorkload: ({ name }) => {
+          if (name !== 'b') throw new ConnectError('spec.replicas: must be from 0 to 1000000', Code.InvalidArgument);
+          return { action: WorkloadPlan_Action.CREATE };
+        },
+        createWorkload: ({ name }) => {
+          created.push(name);
+          return aWorkload();
+        },
+      },
+    });
+    expect(result).toMatchObject({ exitCode: 2, stdout: '' });
+    expect(result.stderr).toContain(
+      'nothing was applied:\nworkload default/a: spec.replicas: must be from 0 to 1000000\nworkload default/c: spec.replicas: must be',
+    );
+    expect(created).toEqual([]);
   });
 
   it('stops after the plan with --dry-run', async () => {

@@ -1,8 +1,9 @@
 import type { Command } from 'commander';
 import { WorkloadPlanSchema, WorkloadPlan_Action } from '@cloudless/api';
 import type { Workload, WorkloadPlan } from '@cloudless/api';
+import { ConnectError } from '@connectrpc/connect';
 import type { CommandTree, Invocation } from '../command-tree.js';
-import { CliFailure, ExitCode, usageFailure } from '../failure.js';
+import { CliFailure, ExitCode, isTransient, usageFailure } from '../failure.js';
 import type { CliIo } from '../io.js';
 import { parseManifest } from '../manifest/parse-manifest.js';
 import type { ManifestWorkload } from '../manifest/parse-manifest.js';
@@ -32,12 +33,7 @@ interface Planned {
 async function apply(invocation: Invocation): Promise<void> {
   const { session } = invocation;
   const workloads = await readManifests(session, listOption(invocation, 'filename'));
-  const planned: Planned[] = [];
-  for (const workload of workloads) {
-    const { namespace, name, spec } = workload;
-    const request = { namespace, name, spec, updateMask: { paths: ['*'] } };
-    planned.push({ workload, plan: await session.client.planWorkload(request, session.callOptions()) });
-  }
+  const planned = await planAll(session, workloads);
   if (flagOption(invocation, 'dryRun')) return printPlans(session, planned);
   const applied: Workload[] = [];
   for (const { workload, plan } of planned) {
@@ -48,6 +44,26 @@ async function apply(invocation: Invocation): Promise<void> {
   for (const workload of applied)
     final.push(flagOption(invocation, 'wait') ? await waitUntilSettled(session, workload) : workload);
   if (session.structured) await printWorkloads(session, final);
+}
+
+/** Plans every document. @throws the refusals of all of them together, each with its workload. */
+async function planAll(session: Session, workloads: readonly ManifestWorkload[]): Promise<readonly Planned[]> {
+  const planned: Planned[] = [];
+  const refusals: { readonly workload: ManifestWorkload; readonly reason: ConnectError }[] = [];
+  for (const workload of workloads) {
+    const { namespace, name, spec } = workload;
+    const request = { namespace, name, spec, updateMask: { paths: ['*'] } };
+    try {
+      planned.push({ workload, plan: await session.client.planWorkload(request, session.callOptions()) });
+    } catch (reason) {
+      if (!(reason instanceof ConnectError) || isTransient(reason)) throw reason;
+      refusals.push({ workload, reason });
+    }
+  }
+  const [first] = refusals;
+  if (first === undefined) return planned;
+  const lines = refusals.map(({ workload, reason }) => `${labelOf(workload)}: ${reason.rawMessage}`);
+  throw new ConnectError(['nothing was applied:', ...lines].join('\n'), first.reason.code);
 }
 
 async function applyOne(

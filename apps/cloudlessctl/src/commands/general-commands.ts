@@ -19,6 +19,15 @@ const KINDS: Readonly<Record<string, 'workload' | 'node' | 'event'>> = {
   events: 'event',
 };
 
+/** `get` offers the options of every kind; these are the kinds that take each. */
+const TAKEN_BY: Readonly<Record<string, readonly string[]>> = {
+  watch: ['event'],
+  workload: ['event'],
+  node: ['event'],
+  selector: ['workload', 'node'],
+  allNamespaces: ['workload', 'event'],
+};
+
 /** Adds the short forms `get` and `describe`, and `version`. */
 export function addGeneralCommands(tree: CommandTree, parent: Command): void {
   const getCommand = tree.leaf(parent, 'get <kind> [names...]', 'list or show workloads, nodes or events', get);
@@ -33,6 +42,11 @@ export function addGeneralCommands(tree: CommandTree, parent: Command): void {
 async function get(invocation: Invocation): Promise<void> {
   const kind = kindOf(operand(invocation, 0, 'kind'));
   const names = invocation.operands.slice(1);
+  for (const [option, kinds] of Object.entries(TAKEN_BY)) {
+    if (invocation.options[option] === undefined || kinds.includes(kind)) continue;
+    const flag = option.replaceAll(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
+    throw usageFailure(`--${flag} is for ${kinds.map((taken) => `${taken}s`).join(' and ')}, not for ${kind}s`);
+  }
   if (kind === 'workload') return names.length > 0 ? getWorkloads(invocation, names) : listWorkloads(invocation);
   if (kind === 'node') return names.length > 0 ? getNodes(invocation, names) : listNodes(invocation);
   if (names.length > 0) throw usageFailure('events have no names: give --workload or --node');
