@@ -127,7 +127,13 @@ const MAX_CAUSES = 8;
 /** Whether the same call may succeed when sent again soon: the connection broke or no coordinator leads. */
 export function isTransient(reason: unknown): boolean {
   if (!(reason instanceof ConnectError)) return false;
-  // A server that dies in mid-stream resets the stream with CANCEL; our own end is told apart by our signal.
-  const wasReset = reason.code === Code.Canceled && reason.rawMessage.startsWith('http/2 stream closed');
-  return wasReset || reason.code === Code.Unavailable || networkReason(reason) !== undefined;
+  return wasCutOff(reason) || reason.code === Code.Unavailable || networkReason(reason) !== undefined;
+}
+
+/**
+ * Whether the server died while it answered: Node then resets the stream with CANCEL. An end of our own is told apart by our
+ * signal. It proves that the call had begun.
+ */
+export function wasCutOff(reason: unknown): boolean {
+  return reason instanceof ConnectError && reason.code === Code.Canceled && reason.rawMessage.startsWith('http/2 stream closed');
 }

@@ -1,6 +1,6 @@
 import { sleep } from '@cloudless/base';
 import type { Clock } from '@cloudless/base';
-import { isTransient } from './failure.js';
+import { isTransient, wasCutOff } from './failure.js';
 
 /** How a broken stream is resumed. */
 export interface ReconnectOptions {
@@ -38,6 +38,7 @@ export async function* reconnecting<Item>(open: () => AsyncIterable<Item>, optio
       }
       if (!endless) return;
     } catch (reason) {
+      worked ||= wasCutOff(reason);
       if (signal.aborted || !worked || !isTransient(reason)) throw reason;
       failure = reason;
     }
