@@ -114,7 +114,8 @@ describe('a manifest that is wrong', () => {
       code: 1,
       stdout: '',
       stderr:
-        'cloudlessctl: spec.priority (over 100 would preempt): not supported in this version; leave it out (UNIMPLEMENTED)\n',
+        'cloudlessctl: nothing was applied:\nworkload default/bad: ' +
+        'spec.priority (over 100 would preempt): not supported in this version; leave it out (UNIMPLEMENTED)\n',
     });
     expect(await names()).toEqual(before);
   });
