@@ -459,6 +459,6 @@ function held(): { readonly descriptors: number; readonly watches: number; reado
       return []; // the one that listed the folder
     }
   }).length;
-  const handles = process.getActiveResourcesInfo().filter((kind) => !['FSReqCallback', 'Immediate', 'Timeout'].includes(kind));
+  const handles = process.getActiveResourcesInfo().filter((kind) => !['CloseReq', 'FSReqCallback', 'Immediate', 'Timeout'].includes(kind));
   return { descriptors: descriptors.length, watches, handles: handles.sort() };
 }
