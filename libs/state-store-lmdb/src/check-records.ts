@@ -1,24 +1,67 @@
-import { CloudlessError } from '@cloudless/base';
-import { openRecord } from './records.js';
-import { HEAD_KEY } from './table-reads.js';
+import { errorMessageOf } from '@cloudless/base';
+import type { Revision } from '@cloudless/state-store';
+import { leasedKey } from './leased-key.js';
+import { damagedFile } from './page-file.js';
+import { addProofs, decodeEntry, decodeLease, decodeSegment, decodeSegmentKey, proofOf } from './records.js';
+import { readHead } from './table-reads.js';
 import type { Tables } from './tables.js';
 
 /**
- * Reads every record once, so that a changed byte is found at the start and not when it is needed. A few seconds per GiB.
+ * Reads every record once, so that what was altered, is missing, of an older state or twice there is found at the start and not
+ * when it is needed. A few seconds per GiB.
  * @throws kind `precondition` with the message that the data file is damaged.
  */
 export function checkRecords(tables: Tables, file: string): void {
   try {
-    const head = tables.meta.get(HEAD_KEY);
-    if (head !== undefined) openRecord(head);
-    for (const table of [tables.leases, tables.entries, tables.history]) {
-      for (const { value } of table.getRange()) openRecord(value);
-    }
+    const head = readHead(tables);
+    const proof = addProofs(proveLeases(tables), proveEntries(tables, head.revision));
+    if (proof !== head.proof) throw new Error('the entries are not those that were written last');
+    checkHistory(tables, head.compactedRevision, head.revision);
   } catch (cause) {
-    throw new CloudlessError(
-      'precondition',
-      `data file is damaged: ${file}: a record cannot be read; restore a backup, or move it away to start empty`,
-      { cause },
-    );
+    throw damagedFile(file, `its records do not fit together (${errorMessageOf(cause)})`, cause);
   }
+}
+
+function proveLeases({ leases }: Tables): number {
+  let proof = 0;
+  for (const { key, value } of leases.getRange()) {
+    decodeLease(value);
+    proof = addProofs(proof, proofOf(key, value));
+  }
+  return proof;
+}
+
+/** Also that the keys of leases are those of the entries on them. */
+function proveEntries({ entries, leases, leasedKeys }: Tables, newest: Revision): number {
+  let proof = 0;
+  let onLeases = 0;
+  for (const { key, value } of entries.getRange()) {
+    const { modRevision, lease } = decodeEntry(key.toString('utf8'), value);
+    if (modRevision > newest) throw new Error(`an entry is of revision ${modRevision}, after ${newest}`);
+    proof = addProofs(proof, proofOf(key, value));
+    if (lease === undefined) continue;
+    onLeases += 1;
+    if (!leases.doesExist(Buffer.from(lease)) || !leasedKeys.doesExist(leasedKey(lease, key.toString('utf8'))))
+      throw new Error('an entry is on a lease that does not know it');
+  }
+  if (leasedKeys.getKeysCount() !== onLeases) throw new Error('a lease has a key that is not there');
+  return proof;
+}
+
+/** Every revision since the compacted one is in the history once. */
+function checkHistory({ history }: Tables, compacted: Revision, newest: Revision): void {
+  let expected = compacted + 1n;
+  for (const { key, value } of history.getRange()) {
+    const segment = decodeSegmentKey(key);
+    let changes = 0;
+    if (segment.first !== expected) throw new Error(`revision ${expected} is missing in the history`);
+    for (const transaction of decodeSegment(value, 0n)) {
+      if (transaction.revision !== expected) throw new Error(`revision ${expected} is missing in the history`);
+      changes += transaction.changes.length;
+      expected += 1n;
+    }
+    if (segment.last !== expected - 1n || segment.changes !== changes)
+      throw new Error('a part of the history is not what its key says');
+  }
+  if (expected !== newest + 1n) throw new Error(`the history ends before revision ${newest}`);
 }

@@ -6,6 +6,9 @@ import type { DataDirectory } from './data-directory.js';
 import { acquireFileLock } from './file-lock.js';
 import { heldBy, type DirectoryLock } from './lock-holder.js';
 
+/** Tells others who holds a directory. */
+export const HOLDER_FILE = 'holder';
+
 /**
  * Takes the lock of a data directory; it ends with the process, however that ends.
  * @throws kind `unavailable`, naming the directory and the process that holds it.
@@ -21,7 +24,7 @@ export function lockDirectory(directory: DataDirectory): Promise<DirectoryLock> 
  */
 async function acquireSocketLock({ path, identity }: DataDirectory): Promise<DirectoryLock> {
   const server = createServer((connection) => connection.destroy());
-  const holderFile = join(path, 'holder');
+  const holderFile = join(path, HOLDER_FILE);
   try {
     await listen(server, `\0cloudless/state-store/${identity}`);
   } catch (cause) {

@@ -1,9 +1,16 @@
-import { describeStateStore } from '@cloudless/state-store/conformance';
-import { openLmdbStateStore } from './index.js';
+import { describeSnapshots, describeStateStore, type OpenStore, type RestoreStore } from '@cloudless/state-store/conformance';
+import { openLmdbStateStore, restoreLmdbStateStore } from './index.js';
 import { removeTemporaryDirectories, temporaryDirectory } from './testing/index.js';
 
 afterAll(removeTemporaryDirectories);
 
-describeStateStore('LMDB', async ({ clock, historyLimit }) =>
-  openLmdbStateStore({ directory: await temporaryDirectory(), clock, historyLimit }),
-);
+const open: OpenStore = async ({ clock, historyLimit }) =>
+  openLmdbStateStore({ directory: await temporaryDirectory(), clock, historyLimit });
+const restore: RestoreStore = async (chunks, { clock, historyLimit }) => {
+  const directory = await temporaryDirectory();
+  await restoreLmdbStateStore({ directory, chunks });
+  return openLmdbStateStore({ directory, clock, historyLimit });
+};
+
+describeStateStore('LMDB', open);
+describeSnapshots('LMDB', open, restore);

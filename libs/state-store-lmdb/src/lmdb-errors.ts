@@ -1,6 +1,7 @@
 import { open, rm, stat, statfs, type FileHandle } from 'node:fs/promises';
 import { constants } from 'node:os';
 import { dirname, join } from 'node:path';
+import { CloudlessError } from '@cloudless/base';
 
 /** LMDB's "environment mapsize limit reached". @see lmdb.h, MDB_MAP_FULL */
 const MDB_MAP_FULL = -30_792;
@@ -10,6 +11,8 @@ const NO_SPACE: readonly unknown[] = [MDB_MAP_FULL, ENOSPC, EDQUOT, EFBIG];
 
 /** More than any group commit writes, with all its pages. */
 const GROUP_ROOM_BYTES = 64 * 1024 * 1024;
+/** A full disk is left alone until so much is free: else each small write that fits would be followed by one that does not. */
+const REOPEN_BYTES = 4 * 1024 * 1024;
 const CHUNK_BYTES = 1024 * 1024;
 
 /**
@@ -25,6 +28,21 @@ export async function isOutOfSpace(reason: unknown, file: string): Promise<boole
   if (code !== EIO) return false;
   const { bavail, bsize } = await statfs(dirname(file));
   return bavail * bsize < GROUP_ROOM_BYTES || !(await takesMore(file));
+}
+
+/** Whether a disk that was full has room for some commits again. Where statfs does not show why it was full: perhaps. */
+export async function mayHaveRoom(file: string): Promise<boolean> {
+  const { bavail, bsize } = await statfs(dirname(file));
+  return bavail * bsize >= REOPEN_BYTES;
+}
+
+/** The error of a write that found no room. */
+export function noRoomFor(file: string, cause: unknown): CloudlessError {
+  return new CloudlessError(
+    'exhausted',
+    `disk full: no room left for ${file}, nothing was written; free some space on its file system, writes then go on by themselves`,
+    { cause },
+  );
 }
 
 /** Whether a file beside the data file can be written where the data file ends. Finds quotas and limits that statfs does not show. */

@@ -159,13 +159,13 @@ describe('LMDB store after a restart', () => {
   it('is refused when another version wrote it', async () => {
     const directory = await temporaryDirectory();
     await (await openLmdbStateStore({ directory, clock: new ManualClock() })).close();
-    const tables = openTables(join(directory, 'store.mdb'), true);
+    const tables = await openTables(join(directory, 'store.mdb'), true);
     await tables.meta.put(Buffer.from('format'), Buffer.from([0, 0, 0, 9]));
     await tables.root.close();
     for (let attempt = 0; attempt < 2; attempt += 1) {
       await expect(openLmdbStateStore({ directory, clock: new ManualClock() })).rejects.toMatchObject({
         kind: 'precondition',
-        message: expect.stringMatching(/has store format 9, this program knows format 1/u) as string,
+        message: expect.stringMatching(/has store format 9, this program knows format 2/u) as string,
       });
     }
   });

@@ -1,4 +1,4 @@
-import { chmod, open, rename, rm, stat } from 'node:fs/promises';
+import { stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { CloudlessError, type Clock, type Log } from '@cloudless/base';
 import {
@@ -10,10 +10,12 @@ import {
 } from '@cloudless/state-store';
 import { checkDataFile } from './check-data-file.js';
 import { checkRecords } from './check-records.js';
+import { createDataFile, DATA_FILE, FORMAT_KEY, formatRecord } from './create-data-file.js';
 import { prepareDataDirectory } from './data-directory.js';
 import { lockDirectory } from './directory-lock.js';
-import { isOutOfSpace } from './lmdb-errors.js';
+import { isOutOfSpace, noRoomFor } from './lmdb-errors.js';
 import { LmdbStorage } from './lmdb-storage.js';
+import { damagedFile } from './page-file.js';
 import { decodeSegmentKey, FORMAT_VERSION } from './records.js';
 import { openTables, type Tables } from './tables.js';
 
@@ -27,12 +29,14 @@ export interface LmdbStateStoreOptions {
   readonly historyLimit?: number;
   /** Default: none. */
   readonly log?: Log;
+  /**
+   * Told when the disk turns out to be full, with false, and some seconds after it takes all writes again, with true. Meanwhile
+   * writes are refused and reads go on.
+   */
+  readonly onRoom?: (hasRoom: boolean) => void;
   /** Default true. False acknowledges before the flush: what was acknowledged survives the process, but not a power loss. */
   readonly sync?: boolean;
 }
-
-const DATA_FILE = 'store.mdb';
-const FORMAT_KEY = Buffer.from('format');
 
 /**
  * Opens the store in a directory, or makes a new one. One process at a time.
@@ -41,43 +45,33 @@ const FORMAT_KEY = Buffer.from('format');
  *   disk is full. Nothing was changed then.
  */
 export async function openLmdbStateStore(options: LmdbStateStoreOptions): Promise<StateStore> {
-  const { clock, historyLimit = DEFAULT_HISTORY_LIMIT, log, sync = true } = options;
+  const { clock, historyLimit = DEFAULT_HISTORY_LIMIT, log, onRoom, sync = true } = options;
   checkHistoryLimit(historyLimit);
   const directory = await prepareDataDirectory(options.directory);
   const lock = await lockDirectory(directory);
   const file = join(directory.path, DATA_FILE);
   try {
-    if (!(await exists(file))) await createDataFile(directory.path, file);
+    if (!(await exists(file))) await createDataFile(directory.path, async () => undefined);
     checkDataFile(file);
     const tables = await openChecked(file, sync);
     const window = new HistoryWindow(historyLimit, [...tables.history.getKeys()].map(decodeSegmentKey));
     const storage = new LmdbStorage(file, tables, window, () => lock.release());
-    return createEngineStore({ storage, clock, historyLimit, ...(log === undefined ? {} : { log }) });
+    return createEngineStore({
+      storage,
+      clock,
+      historyLimit,
+      ...(log === undefined ? {} : { log }),
+      ...(onRoom === undefined ? {} : { onRoom }),
+    });
   } catch (reason) {
     await lock.release();
-    if (await isOutOfSpace(reason, file)) throw new CloudlessError('exhausted', `no room left for ${file}`, { cause: reason });
-    throw reason;
+    throw (await isOutOfSpace(reason, file)) ? noRoomFor(file, reason) : reason;
   }
-}
-
-/** Makes an empty data file under another name first, so that a file under its own name is complete or damaged, never new. */
-async function createDataFile(directory: string, file: string): Promise<void> {
-  const draft = join(directory, `new-${DATA_FILE}`);
-  for (const leftover of [draft, `${draft}-lock`]) await rm(leftover, { force: true });
-  const tables = openTables(draft, true);
-  await tables.root.childTransaction(() => void tables.meta.put(FORMAT_KEY, formatRecord()));
-  await tables.root.close();
-  await chmod(draft, 0o600);
-  await rename(draft, file);
-  await rm(`${draft}-lock`, { force: true });
-  const handle = await open(directory, 'r');
-  await handle.sync();
-  await handle.close();
 }
 
 /** Opens a data file whose pages are in order, and checks what is in them. */
 async function openChecked(file: string, sync: boolean): Promise<Tables> {
-  const tables = openTables(file, sync);
+  const tables = await openTables(file, sync);
   try {
     checkFormat(tables, file);
     checkRecords(tables, file);
@@ -91,17 +85,11 @@ async function openChecked(file: string, sync: boolean): Promise<Tables> {
 function checkFormat(tables: Tables, file: string): void {
   const found = tables.meta.get(FORMAT_KEY);
   if (found !== undefined && formatRecord().equals(found)) return;
-  const version = found?.length === 4 ? found.readUInt32BE() : 'unknown';
+  if (found?.length !== 4) throw damagedFile(file, 'it does not say its format');
   throw new CloudlessError(
     'precondition',
-    `${file} has store format ${version}, this program knows format ${FORMAT_VERSION}; use the program that wrote it`,
+    `${file} has store format ${found.readUInt32BE()}, this program knows format ${FORMAT_VERSION}; use the program that wrote it`,
   );
-}
-
-function formatRecord(): Buffer {
-  const record = Buffer.alloc(4);
-  record.writeUInt32BE(FORMAT_VERSION);
-  return record;
 }
 
 function exists(file: string): Promise<boolean> {

@@ -9,15 +9,17 @@ import type {
   StoredEntry,
   StoreHead,
 } from '@cloudless/state-store';
-import { CloudlessError } from '@cloudless/base';
 import { LmdbWriter } from './lmdb-writer.js';
-import { isOutOfSpace } from './lmdb-errors.js';
+import { isOutOfSpace, mayHaveRoom, noRoomFor } from './lmdb-errors.js';
 import { decodeEntry, decodeLease, decodeSegment, decodeSegmentKey } from './records.js';
 import { readEntry, readHead } from './table-reads.js';
 import { endOfPrefix, type Tables } from './tables.js';
 
 /** The storage of a store on LMDB. LMDB's readers see durable commits only. */
 export class LmdbStorage implements Storage, StorageReader {
+  /** Why the last write found no room; every one is refused until there is some, and LMDB is not asked. */
+  private fullBecause: unknown;
+
   /**
    * @param file - The data file of `tables`.
    * @param window - Knows the history in `tables`.
@@ -35,16 +37,18 @@ export class LmdbStorage implements Storage, StorageReader {
   }
 
   async write<T>(action: (writer: StorageWriter) => T): Promise<T> {
+    if (this.fullBecause !== undefined && !(await mayHaveRoom(this.file))) throw noRoomFor(this.file, this.fullBecause);
     const writer = new LmdbWriter(this.tables, this.window);
     try {
       const result = await this.tables.root.childTransaction(() => action(writer));
       this.tables.root.resetReadTxn(); // reads that follow the acknowledgement must see it
       writer.committed();
+      this.fullBecause = undefined;
       return result;
     } catch (reason) {
-      if (await isOutOfSpace(reason, this.file))
-        throw new CloudlessError('exhausted', `no room left for ${this.file}; nothing was written`, { cause: reason });
-      throw reason;
+      if (!(await isOutOfSpace(reason, this.file))) throw reason;
+      this.fullBecause = reason;
+      throw noRoomFor(this.file, reason);
     }
   }
 

@@ -3,14 +3,26 @@ import type {
   HistoryWindow,
   LeaseId,
   LoggedTransaction,
+  Revision,
   StorageWriter,
   StoredEntry,
   StoreHead,
 } from '@cloudless/state-store';
 import { ByteWriter } from './byte-writer.js';
-import { encodeEntry, encodeHead, encodeLease, encodeSegmentKey, encodeTransaction, sealRecord, startRecord } from './records.js';
+import {
+  addProofs,
+  encodeEntry,
+  encodeHead,
+  proofOf,
+  encodeLease,
+  encodeSegmentKey,
+  encodeTransaction,
+  sealRecord,
+  startRecord,
+} from './records.js';
+import { leasedKey } from './leased-key.js';
 import { HEAD_KEY, readEntry, readHead } from './table-reads.js';
-import { endOfPrefix, type Tables } from './tables.js';
+import { endOfPrefix, type Table, type Tables } from './tables.js';
 
 /** Transactions of one group share records of the history up to this size; a larger record is slow to find room for. */
 const SEGMENT_BYTES = 64 * 1024;
@@ -23,6 +35,8 @@ const segmentWriter = new ByteWriter(2 * SEGMENT_BYTES);
 export class LmdbWriter implements StorageWriter {
   private added: HistorySegment[] = [];
   private dropped: readonly HistorySegment[] = [];
+  /** What is added to the proof of all entries and leases. */
+  private proof = 0;
 
   constructor(
     private readonly tables: Tables,
@@ -47,12 +61,18 @@ export class LmdbWriter implements StorageWriter {
       this.detach(before);
       if (entry.lease !== undefined) void this.tables.leasedKeys.put(leasedKey(entry.lease, entry.key), EMPTY);
     }
-    void this.tables.entries.put(Buffer.from(entry.key), encodeEntry(entry));
+    const key = Buffer.from(entry.key);
+    if (before !== undefined) this.disprove(this.tables.entries, key);
+    const record = encodeEntry(entry);
+    this.proof = addProofs(this.proof, proofOf(key, record));
+    void this.tables.entries.put(key, record);
   }
 
   delete(before: StoredEntry): void {
     this.detach(before);
-    void this.tables.entries.remove(Buffer.from(before.key));
+    const key = Buffer.from(before.key);
+    this.disprove(this.tables.entries, key);
+    void this.tables.entries.remove(key);
   }
 
   hasLease(lease: LeaseId): boolean {
@@ -60,11 +80,16 @@ export class LmdbWriter implements StorageWriter {
   }
 
   putLease(lease: LeaseId, ttlMs: number): void {
-    void this.tables.leases.put(Buffer.from(lease), encodeLease(ttlMs));
+    const key = Buffer.from(lease);
+    const record = encodeLease(ttlMs);
+    this.proof = addProofs(this.proof, proofOf(key, record));
+    void this.tables.leases.put(key, record);
   }
 
   deleteLease(lease: LeaseId): void {
-    void this.tables.leases.remove(Buffer.from(lease));
+    const key = Buffer.from(lease);
+    this.disprove(this.tables.leases, key);
+    void this.tables.leases.remove(key);
   }
 
   leasedKeys(lease: LeaseId): readonly string[] {
@@ -78,8 +103,21 @@ export class LmdbWriter implements StorageWriter {
     this.appendHistory(transactions);
     this.dropped = this.window.surplusWith(this.added);
     for (const segment of this.dropped) void this.tables.history.remove(encodeSegmentKey(segment));
-    const head = { ...counters, compactedRevision: this.dropped.at(-1)?.last ?? compactedRevision };
-    void this.tables.meta.put(HEAD_KEY, encodeHead(head));
+    this.putHead({ ...counters, compactedRevision: this.dropped.at(-1)?.last ?? compactedRevision });
+  }
+
+  beginAt(revision: Revision): void {
+    this.putHead({ revision, compactedRevision: revision, leaseCount: 0 });
+  }
+
+  private putHead(head: StoreHead): void {
+    const { proof } = readHead(this.tables);
+    void this.tables.meta.put(HEAD_KEY, encodeHead({ ...head, proof: addProofs(proof, this.proof) }));
+  }
+
+  private disprove(table: Table, key: Buffer): void {
+    const record = table.get(key);
+    if (record !== undefined) this.proof = addProofs(this.proof, -proofOf(key, record));
   }
 
   private appendHistory(transactions: readonly LoggedTransaction[]): void {
@@ -106,9 +144,4 @@ export class LmdbWriter implements StorageWriter {
   private detach(before: StoredEntry | undefined): void {
     if (before?.lease !== undefined) void this.tables.leasedKeys.remove(leasedKey(before.lease, before.key));
   }
-}
-
-/** The ids of leases hold no NUL, so that one lease's keys are neighbours. */
-function leasedKey(lease: LeaseId, key: string): Buffer {
-  return Buffer.from(`${lease}\0${key}`);
 }

@@ -5,7 +5,7 @@ import { ByteReader } from './byte-reader.js';
 import { ByteWriter } from './byte-writer.js';
 
 /** Version of everything in this file. A store of another version is refused. */
-export const FORMAT_VERSION = 1;
+export const FORMAT_VERSION = 2;
 
 const CHECKSUM_BYTES = 4;
 const HAS_BEFORE = 1;
@@ -50,14 +50,36 @@ export function decodeEntry(key: string, record: Buffer): StoredEntry {
   return { key, modRevision: reader.uint64(), lease: leaseOf(reader.text()), value: reader.rest() };
 }
 
-/** `revision compactedRevision leaseCount`. Valid until the next record is made. */
-export function encodeHead(head: StoreHead): Buffer {
-  return sealRecord(startRecord(scratch).uint64(head.revision).uint64(head.compactedRevision).uint64(BigInt(head.leaseCount)));
+/** The counters, with the {@link proofOf} all entries and leases together: so one that is missing, old or twice there is noticed. */
+export interface HeadRecord extends StoreHead {
+  /** Sum of the proofs, modulo 2^32. */
+  readonly proof: number;
 }
 
-export function decodeHead(record: Buffer): StoreHead {
+/** `revision compactedRevision leaseCount proof`. Valid until the next record is made. */
+export function encodeHead({ revision, compactedRevision, leaseCount, proof }: HeadRecord): Buffer {
+  const writer = startRecord(scratch).uint64(revision).uint64(compactedRevision).uint64(BigInt(leaseCount));
+  return sealRecord(writer.uint32(proof));
+}
+
+export function decodeHead(record: Buffer): HeadRecord {
   const reader = openRecord(record);
-  return { revision: reader.uint64(), compactedRevision: reader.uint64(), leaseCount: Number(reader.uint64()) };
+  return {
+    revision: reader.uint64(),
+    compactedRevision: reader.uint64(),
+    leaseCount: Number(reader.uint64()),
+    proof: reader.uint32(),
+  };
+}
+
+/** Sums of proofs do not depend on their order. */
+export function addProofs(a: number, b: number): number {
+  return (a + b) >>> 0;
+}
+
+/** A number for a record under its key; another for every other record, and for the same one under another key. */
+export function proofOf(key: Buffer, record: Buffer): number {
+  return crc32(key, record.readUInt32BE(0));
 }
 
 /** Keys of the history are `first last changes`, so that they sort by revision and the history is known from its keys. */

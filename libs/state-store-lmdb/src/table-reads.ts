@@ -1,14 +1,14 @@
-import type { StoredEntry, StoreHead } from '@cloudless/state-store';
-import { decodeEntry, decodeHead } from './records.js';
+import type { StoredEntry } from '@cloudless/state-store';
+import { decodeEntry, decodeHead, type HeadRecord } from './records.js';
 import type { Tables } from './tables.js';
 
 /** Name of the counters in the meta table. */
 export const HEAD_KEY = Buffer.from('head');
 
 /** The counters as they are in the current view. */
-export function readHead({ meta }: Tables): StoreHead {
+export function readHead({ meta }: Tables): HeadRecord {
   const record = meta.get(HEAD_KEY);
-  return record === undefined ? { revision: 0n, compactedRevision: 0n, leaseCount: 0 } : decodeHead(record);
+  return record === undefined ? { revision: 0n, compactedRevision: 0n, leaseCount: 0, proof: 0 } : decodeHead(record);
 }
 
 /** An entry as it is in the current view. */

@@ -1,4 +1,4 @@
-import { open, type Database, type RootDatabase } from 'lmdb';
+import type { Database, RootDatabase } from 'lmdb';
 
 /** A table of bytes by bytes, ordered by the bytes of its keys. */
 export type Table = Database<Buffer, Buffer>;
@@ -18,13 +18,17 @@ export interface Tables {
   readonly leasedKeys: Table;
 }
 
+/** The tables of a data file. */
+export const TABLE_NAMES = ['meta', 'entries', 'history', 'leases', 'leasedKeys'] as const;
+
 const BINARY = { encoding: 'binary', keyEncoding: 'binary' } as const;
 
 /**
- * Opens or creates the data file.
+ * Opens or creates the data file. Loads LMDB at the first call only: a program that may never open a store starts without it.
  * @param sync - False only where nothing is to outlive the machine: commits are then not flushed.
  */
-export function openTables(file: string, sync: boolean): Tables {
+export async function openTables(file: string, sync: boolean): Promise<Tables> {
+  const { open } = await import('lmdb');
   // Without overlapping sync the promise of a commit is its durable acknowledgement: pages, flush, then the meta page.
   const root = open<Buffer, Buffer>({
     path: file,
@@ -35,7 +39,7 @@ export function openTables(file: string, sync: boolean): Tables {
     eventTurnBatching: false,
     ...BINARY,
   });
-  const table = (name: string): Table => root.openDB<Buffer, Buffer>(name, { ...BINARY });
+  const table = (name: (typeof TABLE_NAMES)[number]): Table => root.openDB<Buffer, Buffer>(name, { ...BINARY });
   return {
     root,
     meta: table('meta'),

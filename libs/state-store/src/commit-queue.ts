@@ -20,6 +20,8 @@ export interface CommitQueueOptions {
   readonly storage: Storage;
   /** Called with what became durable, before the callers hear of it. */
   readonly onCommitted: (transactions: readonly LoggedTransaction[]) => void;
+  /** Called when a write found no room. */
+  readonly onExhausted: () => void;
   /** Called when it is unknown what was committed. Everything queued is rejected with this error. */
   readonly onFailed: (reason: CloudlessError) => void;
 }
@@ -63,6 +65,7 @@ export class CommitQueue {
       group.forEach(({ settle }, index) => settle(outcomes[index] ?? { ok: false, reason: this.failure }));
     } catch (reason) {
       const known = reason instanceof CloudlessError && reason.kind === 'exhausted';
+      if (known) this.options.onExhausted();
       const error = known ? reason : this.fail(reason);
       for (const { settle } of group) settle({ ok: false, reason: error });
     }

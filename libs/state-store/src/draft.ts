@@ -61,6 +61,11 @@ export class Draft {
     this.touched = true;
   }
 
+  /** Writes the counters as they are: shows whether the storage takes anything at all. */
+  probe(): void {
+    this.touched = true;
+  }
+
   /** To be called once, after the last command. */
   finish(): void {
     if (this.touched) this.writer.finish(this.transactions, { revision: this.revision, leaseCount: this.leaseCount });

@@ -1,6 +1,6 @@
-import { CloudlessError } from '@cloudless/base';
+import { CloudlessError, type Log } from '@cloudless/base';
 import { ManualClock, settle } from '@cloudless/base/testing';
-import { createEngineStore } from './index.js';
+import { createEngineStore, type EngineStoreOptions } from './index.js';
 import { MemoryStorage } from './memory-storage.js';
 import type { StorageWriter } from './storage.js';
 
@@ -19,9 +19,15 @@ class TestStorage extends MemoryStorage {
   }
 }
 
-function aStore() {
+function aStore(options: Pick<EngineStoreOptions, 'log' | 'onRoom'> = {}) {
   const [storage, clock] = [new TestStorage(1_000), new ManualClock()];
-  return { storage, clock, store: createEngineStore({ storage, clock, historyLimit: 1_000 }) };
+  return { storage, clock, store: createEngineStore({ storage, clock, historyLimit: 1_000, ...options }) };
+}
+
+function recordingLog(lines: unknown[]): Log {
+  const at = (level: string) => (message: string) => void lines.push(`${level} ${message}`);
+  const log: Log = { error: at('error'), warn: at('warn'), info: at('info'), debug: at('debug'), child: () => log };
+  return log;
 }
 
 function put(key: string) {
@@ -80,6 +86,43 @@ describe('engine store', () => {
     expect((await store.range({ prefix: '' })).entries).toHaveLength(1);
     storage.failure = undefined;
     expect(await store.txn([], [put('b')])).toEqual({ revision: 2n });
+  });
+
+  it('tells once that the disk is full, and once that there is room, which it finds out without a writer', async () => {
+    const told: unknown[] = [];
+    const { store, storage, clock } = aStore({ onRoom: (hasRoom) => told.push(hasRoom), log: recordingLog(told) });
+    await store.txn([], [put('a')]);
+    storage.failure = FULL;
+    for (let round = 0; round < 3; round += 1) await expect(store.txn([], [put('b')])).rejects.toBe(FULL);
+    await clock.advance(60_000);
+    expect(told).toEqual(['warn disk full: writes are refused until there is room, reads go on', false]);
+    storage.failure = undefined;
+    await clock.advance(10_000);
+    expect(told.slice(2)).toEqual(['info there is room again: writes go on', true]);
+    expect([await store.revision(), clock.pendingTimers]).toEqual([1n, 0]);
+  });
+
+  it('counts a disk as full while some writes go through and others do not', async () => {
+    const told: unknown[] = [];
+    const { store, storage, clock } = aStore({ onRoom: (hasRoom) => told.push(hasRoom) });
+    for (let round = 0; round < 20; round += 1) {
+      storage.failure = FULL;
+      await expect(store.txn([], [put('large')])).rejects.toBe(FULL);
+      storage.failure = undefined;
+      await store.txn([], [put('small')]);
+      await clock.advance(1_000);
+    }
+    expect(told).toEqual([false]);
+    await clock.advance(10_000);
+    expect(told).toEqual([false, true]);
+  });
+
+  it('looks for room no more after it was closed', async () => {
+    const { store, storage, clock } = aStore();
+    storage.failure = FULL;
+    await expect(store.txn([], [put('a')])).rejects.toBe(FULL);
+    await store.close();
+    expect(clock.pendingTimers).toBe(0);
   });
 
   it('deletes the keys of an ended lease later when the disk is full, and refuses its renewal at once', async () => {

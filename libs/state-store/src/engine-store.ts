@@ -1,4 +1,4 @@
-import { CloudlessError, errorFields, silentLog, type Clock, type Log } from '@cloudless/base';
+import { CloudlessError, errorFields, errorKindOf, silentLog, type Clock, type Log } from '@cloudless/base';
 import { CommitQueue } from './commit-queue.js';
 import { LeaseClock } from './lease-clock.js';
 import { readRange, toStoreEntry } from './read-range.js';
@@ -15,13 +15,13 @@ import type {
   StoreEntry,
 } from './state-store.js';
 import type { Storage } from './storage.js';
+import { RoomWatch } from './room-watch.js';
 import { checkHistoryLimit, checkKey, checkPrefix, checkRange, checkTransaction, checkTtl } from './validate.js';
 import { WatchHub } from './watch-hub.js';
 import { Watcher, type WatchRequest } from './watcher.js';
 
 /** Wait before the keys of an ended lease are deleted again, after the disk was full. */
 const EXPIRY_RETRY_MS = 1_000;
-
 /** Needs of {@link createEngineStore}. */
 export interface EngineStoreOptions {
   /** Taken over: the store closes it. */
@@ -32,6 +32,8 @@ export interface EngineStoreOptions {
   readonly historyLimit: number;
   /** Default: none. */
   readonly log?: Log;
+  /** Told when the disk turns out to be full, with false, and some seconds after it takes all writes again, with true. */
+  readonly onRoom?: (hasRoom: boolean) => void;
 }
 
 /** Makes a store of an engine's storage: validation, group commit, watches and leases are here, alike for all engines. */
@@ -45,6 +47,7 @@ class EngineStore implements StateStore {
   private readonly hub: WatchHub;
   private readonly queue: CommitQueue;
   private readonly leases: LeaseClock;
+  private readonly room: RoomWatch;
   private readonly log: Log;
   private failure: CloudlessError | undefined;
   private closed: Promise<void> | undefined;
@@ -56,7 +59,14 @@ class EngineStore implements StateStore {
     this.queue = new CommitQueue({
       storage: options.storage,
       onCommitted: (transactions) => this.hub.publish(transactions),
+      onExhausted: () => this.room.refused(),
       onFailed: (reason) => this.onFailed(reason),
+    });
+    this.room = new RoomWatch({
+      clock: options.clock,
+      log: this.log,
+      probe: () => this.queue.submit(0, (draft) => draft.probe()),
+      onRoom: (hasRoom) => options.onRoom?.(hasRoom),
     });
     this.leases = new LeaseClock(options.clock, (lease) => void this.expire(lease));
     for (const [lease, ttlMs] of options.storage.leases()) this.leases.start(lease, ttlMs);
@@ -118,6 +128,7 @@ class EngineStore implements StateStore {
   private async shutDown(): Promise<void> {
     this.hub.end();
     this.leases.stopAll();
+    this.room.stop();
     await this.queue.idle();
     await this.storage.close();
   }
@@ -143,13 +154,16 @@ class EngineStore implements StateStore {
       await this.endLease(lease);
     } catch (reason) {
       if (this.failure !== undefined) return;
-      this.log.warn('keys of an ended lease could not be deleted', { lease, retryMs: EXPIRY_RETRY_MS, ...errorFields(reason) });
+      // A full disk has been told of already.
+      if (errorKindOf(reason) !== 'exhausted')
+        this.log.warn('keys of an ended lease could not be deleted', { lease, retryMs: EXPIRY_RETRY_MS, ...errorFields(reason) });
       this.options.clock.setTimer(EXPIRY_RETRY_MS, () => void this.expire(lease));
     }
   }
 
   private onFailed(reason: CloudlessError): void {
     this.failure = reason;
+    this.room.stop();
     this.log.error('store out of service', errorFields(reason));
     this.leases.stopAll();
     this.hub.end(reason);

@@ -15,10 +15,17 @@ export type {
   StoreEntry,
 } from './state-store.js';
 
+// Everything at one revision, as bytes.
+export { exportSnapshot } from './snapshot/export-snapshot.js';
+export { verifySnapshot } from './snapshot/read-snapshot.js';
+export type { SnapshotHeader, SnapshotSummary } from './snapshot/format.js';
+
 // For engines: what an adapter needs to bring its own storage and share everything else.
 export { createEngineStore } from './engine-store.js';
 export type { EngineStoreOptions } from './engine-store.js';
+export { importSnapshot } from './snapshot/import-snapshot.js';
 export { HistoryWindow } from './history-window.js';
+export { MemoryStorage } from './memory-storage.js';
 export type { HistorySegment } from './history-window.js';
 export { DEFAULT_HISTORY_LIMIT } from './memory-state-store.js';
 export type {

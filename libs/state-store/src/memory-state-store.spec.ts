@@ -1,4 +1,15 @@
-import { describeStateStore } from './conformance/index.js';
+import { describeSnapshots, describeStateStore, type OpenStore, type RestoreStore } from './conformance/index.js';
+import { createEngineStore } from './engine-store.js';
 import { createMemoryStateStore } from './index.js';
+import { MemoryStorage } from './memory-storage.js';
+import { importSnapshot } from './snapshot/import-snapshot.js';
 
-describeStateStore('memory', async ({ clock, historyLimit }) => createMemoryStateStore({ clock, historyLimit }));
+const open: OpenStore = async ({ clock, historyLimit }) => createMemoryStateStore({ clock, historyLimit });
+const restore: RestoreStore = async (chunks, { clock, historyLimit }) => {
+  const storage = new MemoryStorage(historyLimit);
+  await importSnapshot(storage, chunks);
+  return createEngineStore({ storage, clock, historyLimit });
+};
+
+describeStateStore('memory', open);
+describeSnapshots('memory', open, restore);

@@ -94,6 +94,10 @@ export class MemoryStorage implements Storage, StorageReader, StorageWriter {
     this.counters = { ...counters, compactedRevision: dropped.at(-1)?.last ?? this.counters.compactedRevision };
   }
 
+  beginAt(revision: Revision): void {
+    this.counters = { revision, compactedRevision: revision, leaseCount: 0 };
+  }
+
   private detach(before: StoredEntry | undefined): void {
     if (before?.lease !== undefined) this.leasesById.get(before.lease)?.keys.delete(before.key);
   }

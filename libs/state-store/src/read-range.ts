@@ -30,8 +30,8 @@ export function checkRetained(head: StoreHead, revision: Revision): void {
 }
 
 /** What callers of the store see of an entry. */
-export function toStoreEntry({ key, value, modRevision }: StoredEntry): StoreEntry {
-  return { key, value, modRevision };
+export function toStoreEntry({ key, value, modRevision, lease }: StoredEntry): StoreEntry {
+  return lease === undefined ? { key, value, modRevision } : { key, value, modRevision, lease };
 }
 
 /** The entries as of an older revision: each key's first change since then tells what was there before it. */

@@ -10,6 +10,8 @@ export interface StoreEntry {
   readonly value: Uint8Array;
   /** Revision of the transaction that wrote this value; the base of every conditional write. */
   readonly modRevision: Revision;
+  /** The lease whose end deletes this key; absent: it stays. */
+  readonly lease?: LeaseId;
 }
 
 /** A condition on one key: its mod revision is this, or it does not exist. There is no condition over a prefix. */

@@ -1,7 +1,7 @@
 import type { LeaseId, Revision, StoreEntry } from './state-store.js';
 
 /** An entry with what only engines keep of it. */
-export interface StoredEntry extends StoreEntry {
+export interface StoredEntry extends Omit<StoreEntry, 'lease'> {
   /** The lease whose end deletes this key. */
   readonly lease: LeaseId | undefined;
 }
@@ -54,6 +54,8 @@ export interface StorageWriter {
   leasedKeys(lease: LeaseId): readonly string[];
   /** Adds to the history, drops what exceeds its limit, and writes the counters. The last call, made once if anything changed. */
   finish(transactions: readonly LoggedTransaction[], counters: Omit<StoreHead, 'compactedRevision'>): void;
+  /** Makes a storage that holds nothing but restored entries begin at a revision, without history before it. In place of `finish`. */
+  beginAt(revision: Revision): void;
 }
 
 /**

@@ -5,6 +5,7 @@ import { openLmdbStateStore } from '../index.js';
  * A process of its own that uses a store, for specs that kill it. Arguments: what to do, and the data directory.
  * - `hold`: open it, say `open`, keep it until killed.
  * - `write`: write without end from several writers, and say `ack <key> <value> <revision>` for each acknowledgement.
+ * - `write-unsynced`: the same, with a store that acknowledges before the flush.
  * - `fill`: write until the disk is full, and say `ack ...` for each acknowledgement, then `full <kind>`; then free some and write again.
  * If the store cannot be opened it says `refused <kind> <message>`.
  */
@@ -25,8 +26,8 @@ function say(line: string): void {
   process.stdout.write(`${line}\n`);
 }
 
-async function write(): Promise<void> {
-  const store = await openLmdbStateStore({ directory, clock });
+async function write(sync: boolean): Promise<void> {
+  const store = await openLmdbStateStore({ directory, clock, sync });
   const writer = async (name: string): Promise<void> => {
     let is: bigint | 'absent' = 'absent';
     for (let round = 0; ; round += 1) {
@@ -65,7 +66,12 @@ async function hold(): Promise<void> {
   setInterval(() => undefined, 60_000);
 }
 
-const tasks: Record<string, () => Promise<void>> = { hold, write, fill };
+const tasks: Record<string, () => Promise<void>> = {
+  hold,
+  write: () => write(true),
+  'write-unsynced': () => write(false),
+  fill,
+};
 try {
   await tasks[task]?.();
 } catch (reason) {

@@ -9,6 +9,8 @@ import { describeTransactions } from './transactions.js';
 import { describeWatches } from './watches.js';
 
 export type { OpenStore, OpenStoreOptions } from './harness.js';
+export { describeSnapshots } from './snapshots.js';
+export type { RestoreStore } from './snapshots.js';
 
 /**
  * The contract of a `StateStore` as tests: what every engine must pass.

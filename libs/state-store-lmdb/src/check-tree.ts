@@ -1,0 +1,190 @@
+import type { PageFile } from './page-file.js';
+
+// @see mdb.c: MDB_page, MDB_db, MDB_node; midl.h for the lists of free pages, where -n means "n pages from the next number on"
+export const PAGE_HEADER_BYTES = 24;
+export const DATABASE_BYTES = 48;
+const NO_PAGE = 0xffff_ffff_ffff_ffffn;
+const PAGE_BRANCH = 0x01;
+const PAGE_LEAF = 0x02;
+const PAGE_OVERFLOW = 0x04;
+const PAGE_KINDS = PAGE_BRANCH | PAGE_LEAF | PAGE_OVERFLOW;
+const NODE_HEADER_BYTES = 8;
+const NODE_BIG_DATA = 0x01;
+const NODE_DATABASE = 0x02;
+/** Page number, transaction and page count. */
+const OVERFLOW_REFERENCE_BYTES = 24;
+const NUMBER_BYTES = 8;
+/** Deeper trees do not fit on a disk. */
+const MAX_DEPTH = 32;
+
+/** What a database says of its pages and records, or what was found of them. */
+interface Totals {
+  branch: bigint;
+  leaf: bigint;
+  overflow: bigint;
+  records: bigint;
+}
+
+/** What {@link TreeCheck} learns. */
+export interface TreeFound {
+  readonly written: bigint;
+  readonly tables: readonly string[];
+}
+
+/** Walks the tree of one database, and of those inside it: every page, every record, the order of all keys. */
+export class TreeCheck {
+  private readonly found: Totals = { branch: 0n, leaf: 0n, overflow: 0n, records: 0n };
+  private readonly tables: string[] = [];
+  private previous: Buffer | undefined;
+  /** The key that the branch above promised as the lower bound. */
+  private atLeast: Buffer | undefined;
+
+  private constructor(
+    private readonly pages: PageFile,
+    private readonly listsFreePages: boolean,
+  ) {}
+
+  /**
+   * @param database - The database's own record.
+   * @param transaction - Nothing in it may be newer.
+   * @param listsFreePages - Its records are lists of free pages, by the number of a transaction.
+   * @returns The transaction that wrote its root, 0 for an empty one; and the names of the databases inside it.
+   */
+  static run(pages: PageFile, database: Buffer, transaction: bigint, listsFreePages = false): TreeFound {
+    const root = database.readBigUInt64LE(40);
+    const check = new TreeCheck(pages, listsFreePages);
+    const rootTransaction = root === NO_PAGE ? 0n : check.walk(root, transaction, 1);
+    const said: Totals = {
+      branch: database.readBigUInt64LE(8),
+      leaf: database.readBigUInt64LE(16),
+      overflow: database.readBigUInt64LE(24),
+      records: database.readBigUInt64LE(32),
+    };
+    for (const key of ['branch', 'leaf', 'overflow', 'records'] as const)
+      if (said[key] !== check.found[key]) pages.damaged(`a table has ${check.found[key]} ${key} for ${said[key]}`);
+    if (!listsFreePages && database.readUInt16LE(4) !== 0) pages.damaged('a table is of another sort');
+    return { written: rootTransaction, tables: check.tables };
+  }
+
+  /** @returns The transaction that wrote the page. */
+  private walk(number: bigint, newest: bigint, depth: number): bigint {
+    if (depth > MAX_DEPTH) this.pages.damaged('a tree without end');
+    this.pages.take(number, 1n);
+    const page = this.pages.readPage(number);
+    const kind = page.readUInt16LE(18) & PAGE_KINDS;
+    const transaction = page.readBigUInt64LE(8);
+    if (page.readBigUInt64LE(0) !== number || transaction > newest || (kind !== PAGE_BRANCH && kind !== PAGE_LEAF))
+      this.pages.damaged(`page ${number} is not the one expected`);
+    const nodes = this.nodesOf(page, number);
+    this.found[kind === PAGE_BRANCH ? 'branch' : 'leaf'] += 1n;
+    for (const [index, node] of nodes.entries()) {
+      const key = this.keyOf(page, node, number);
+      if (kind === PAGE_LEAF) this.checkRecord(page, node, key, number, transaction, depth);
+      else this.descend(page, node, index === 0 ? undefined : key, transaction, depth);
+    }
+    return transaction;
+  }
+
+  /** Between two children stands a key that is greater than all of the first, and not greater than any of the second. */
+  private descend(page: Buffer, node: number, separator: Buffer | undefined, transaction: bigint, depth: number): void {
+    if (separator !== undefined) {
+      if (this.previous !== undefined && this.compare(separator, this.previous) <= 0) this.pages.damaged('keys are out of order');
+      this.atLeast = separator;
+    }
+    this.walk(BigInt(page.readUInt32LE(node)) + (BigInt(page.readUInt16LE(node + 4)) << 32n), transaction, depth + 1);
+  }
+
+  private nodesOf(page: Buffer, number: bigint): readonly number[] {
+    const lower = page.readUInt16LE(20); // counted from the end of the header, as are the offsets of nodes
+    const upper = page.readUInt16LE(22);
+    if (lower > upper || upper + PAGE_HEADER_BYTES > this.pages.pageBytes || lower % 2 !== 0 || lower === 0)
+      this.pages.damaged(`page ${number} has a garbled header`);
+    return Array.from({ length: lower / 2 }, (_, index) => {
+      const offset = page.readUInt16LE(PAGE_HEADER_BYTES + 2 * index);
+      const node = offset + PAGE_HEADER_BYTES;
+      if (offset < upper || node + NODE_HEADER_BYTES > this.pages.pageBytes)
+        this.pages.damaged(`page ${number} points outside of itself`);
+      return node;
+    });
+  }
+
+  private keyOf(page: Buffer, node: number, number: bigint): Buffer {
+    const start = node + NODE_HEADER_BYTES;
+    const end = start + page.readUInt16LE(node + 6);
+    if (end > this.pages.pageBytes) this.pages.damaged(`page ${number} holds a key that is too long`);
+    return page.subarray(start, end);
+  }
+
+  private checkRecord(page: Buffer, node: number, key: Buffer, number: bigint, transaction: bigint, depth: number): void {
+    this.checkOrder(key, number);
+    this.found.records += 1n;
+    const flags = page.readUInt16LE(node + 4);
+    const start = node + NODE_HEADER_BYTES + key.length;
+    const bytes = page.readUInt32LE(node);
+    const end = start + (flags & NODE_BIG_DATA ? OVERFLOW_REFERENCE_BYTES : bytes);
+    if (end > this.pages.pageBytes || (flags & ~(NODE_BIG_DATA | NODE_DATABASE)) !== 0)
+      this.pages.damaged(`page ${number} holds a record that is too long`);
+    const inline = page.subarray(start, end);
+    if (flags & NODE_DATABASE) this.tables.push(key.toString('latin1').replace(/\0$/, '')); // the binding counts C's end of text in
+    if (flags & NODE_DATABASE) this.checkDatabase(inline, flags, transaction, depth, number);
+    const data = flags & NODE_BIG_DATA ? this.overflow(inline, bytes, transaction) : inline;
+    if (this.listsFreePages) this.takeFree(data);
+  }
+
+  private checkDatabase(record: Buffer, flags: number, transaction: bigint, depth: number, number: bigint): void {
+    if (flags !== NODE_DATABASE || record.length !== DATABASE_BYTES || depth > MAX_DEPTH)
+      this.pages.damaged(`page ${number} holds a garbled table`);
+    TreeCheck.run(this.pages, record, transaction);
+  }
+
+  /** @returns What the pages hold; read only where it is looked into. */
+  private overflow(reference: Buffer, bytes: number, newest: bigint): Buffer {
+    const first = reference.readBigUInt64LE(0);
+    const transaction = reference.readBigUInt64LE(8);
+    const count = reference.readBigUInt64LE(16);
+    const room = count * BigInt(this.pages.pageBytes) - BigInt(PAGE_HEADER_BYTES);
+    if (transaction > newest || BigInt(bytes) > room) this.pages.damaged(`a record on page ${first} is cut off`);
+    this.pages.take(first, count);
+    this.found.overflow += count;
+    const position = Number(first) * this.pages.pageBytes;
+    const header = this.pages.read(position, PAGE_HEADER_BYTES, `page ${first}`);
+    const expected =
+      header.readBigUInt64LE(0) === first &&
+      header.readBigUInt64LE(8) === transaction &&
+      (header.readUInt16LE(18) & PAGE_KINDS) === PAGE_OVERFLOW &&
+      BigInt(header.readUInt32LE(20)) === count;
+    if (!expected) this.pages.damaged(`page ${first} is not the one expected`);
+    const wanted = this.listsFreePages ? bytes : 0;
+    if (!this.listsFreePages) this.pages.read(position + PAGE_HEADER_BYTES + bytes, 0, `the end of page ${first}`);
+    return this.pages.read(position + PAGE_HEADER_BYTES, wanted, `page ${first}`);
+  }
+
+  private takeFree(list: Buffer): void {
+    const count = list.length < NUMBER_BYTES ? -1 : Number(list.readBigUInt64LE(0));
+    if (count < 0 || (count + 1) * NUMBER_BYTES > list.length) this.pages.damaged('a list of free pages is cut off');
+    for (let index = 1; index <= count; index += 1) {
+      const number = list.readBigInt64LE(index * NUMBER_BYTES);
+      if (number > 0n) this.pages.take(number, 1n);
+      if (number >= 0n) continue;
+      index += 1;
+      if (index > count) this.pages.damaged('a list of free pages is garbled');
+      this.pages.take(list.readBigInt64LE(index * NUMBER_BYTES), -number);
+    }
+  }
+
+  private checkOrder(key: Buffer, number: bigint): void {
+    const { previous, atLeast } = this;
+    if (previous !== undefined && this.compare(key, previous) <= 0) this.pages.damaged(`keys on page ${number} are out of order`);
+    if (atLeast !== undefined && this.compare(key, atLeast) < 0) this.pages.damaged(`keys on page ${number} are out of order`);
+    this.previous = key;
+    this.atLeast = undefined;
+  }
+
+  /** Lists of free pages go by a number in the machine's order, all others by their bytes. */
+  private compare(a: Buffer, b: Buffer): number {
+    if (!this.listsFreePages) return Buffer.compare(a, b);
+    if (a.length !== NUMBER_BYTES || b.length !== NUMBER_BYTES) this.pages.damaged('a list of free pages has no number');
+    const [left, right] = [a.readBigUInt64LE(), b.readBigUInt64LE()];
+    return left < right ? -1 : left > right ? 1 : 0;
+  }
+}

@@ -1,0 +1,150 @@
+import { jest } from '@jest/globals';
+import { mkdir, readFile, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { errorKindOf, errorMessageOf } from '@cloudless/base';
+import { ManualClock } from '@cloudless/base/testing';
+import type { StateStore } from '@cloudless/state-store';
+import { openLmdbStateStore } from './index.js';
+import { openTables } from './tables.js';
+import { removeTemporaryDirectories, temporaryDirectory } from './testing/index.js';
+
+const PAGE = 4_096;
+const HISTORY = 40;
+
+// Hundreds of files are opened, each read through.
+jest.setTimeout(60_000);
+
+const open = (directory: string): Promise<StateStore> =>
+  openLmdbStateStore({ directory, clock: new ManualClock(), historyLimit: HISTORY, sync: false });
+
+/** All that a store knows, as text. */
+async function contentOf(store: StateStore): Promise<string> {
+  const { entries, revision } = await store.range({ prefix: '', limit: 10_000 });
+  const history: unknown[] = [];
+  for await (const batch of store.watch({ prefix: '', after: revision - BigInt(HISTORY) + 5n })) {
+    history.push(batch);
+    if (batch.revision === revision) break;
+  }
+  const toText = (_key: string, value: unknown): unknown => (typeof value === 'bigint' ? String(value) : value);
+  return JSON.stringify([entries.filter(({ key }) => !key.startsWith('later')), history], toText);
+}
+
+/** A file with tables of several pages, values of several pages, leases, and free pages. */
+async function write(directory: string, rounds: number): Promise<void> {
+  const store = await open(directory);
+  const lease = await store.grantLease(1_000);
+  for (let round = 0; round < rounds; round += 1) {
+    const value = Buffer.from(`value ${round} `.repeat(1 + (round % 13) * 30));
+    const leased = round % 9 === 0 ? [{ put: `leased-${round}`, value, lease }] : [];
+    await store.txn([], [{ put: `key-${round % 70}`, value }, ...leased]);
+  }
+  await store.txn([], [{ put: 'big', value: Buffer.alloc(30_000, 'B') }, { delete: 'key-3' }]);
+  await store.close();
+}
+
+let older = Buffer.alloc(0);
+let newer = Buffer.alloc(0);
+let whole = '';
+beforeAll(async () => {
+  const directory = await temporaryDirectory();
+  await write(directory, 120);
+  older = await readFile(join(directory, 'store.mdb'));
+  await write(directory, 60);
+  newer = await readFile(join(directory, 'store.mdb'));
+  const store = await open(directory);
+  whole = await contentOf(store);
+  await store.close();
+});
+afterAll(removeTemporaryDirectories);
+
+/** @returns `refused`, or `whole` when the file gives all it should, and still does after some writes. */
+async function judge(file: Buffer): Promise<string> {
+  const directory = join(await temporaryDirectory(), 'data');
+  await mkdir(directory, { mode: 0o700 });
+  await writeFile(join(directory, 'store.mdb'), file);
+  const store = await open(directory).catch((reason: unknown) => {
+    if (errorKindOf(reason) !== 'precondition' || !/data file is damaged|has store format/.test(errorMessageOf(reason)))
+      throw reason;
+  });
+  if (store === undefined) return 'refused';
+  const found = await contentOf(store);
+  const entriesOnly = (text: string): unknown => (JSON.parse(text) as readonly unknown[])[0];
+  for (let round = 0; round < 4; round += 1) await store.txn([], [{ put: `later-${round}`, value: Buffer.alloc(6_000) }]);
+  const later = await contentOf(store);
+  await store.close();
+  await (await open(directory)).close();
+  if (found !== whole) return 'other than it was';
+  return JSON.stringify(entriesOnly(later)) === JSON.stringify(entriesOnly(whole)) ? 'whole' : 'broken by later writes';
+}
+
+async function judgeAll(count: number, damage: (file: Buffer, index: number) => void): Promise<Record<string, number>> {
+  const verdicts: Record<string, number> = {};
+  for (let index = 0; index < count; index += 1) {
+    const file = Buffer.from(newer);
+    damage(file, index);
+    const verdict = await judge(file);
+    verdicts[verdict] = (verdicts[verdict] ?? 0) + 1;
+  }
+  return verdicts;
+}
+
+/** Only what does not matter may be damaged unnoticed: free pages, and the room between records. */
+const noHarm = { refused: expect.any(Number) as number, whole: expect.any(Number) as number };
+
+describe('a damaged data file is refused, or gives what it should', () => {
+  it('wherever one bit is another', async () => {
+    const step = 10_007; // no divisor of a page, so that all sorts of bytes are hit
+    const places = Math.floor(newer.length / step);
+    const verdicts = await judgeAll(places, (file, index) => {
+      const place = index * step;
+      file.writeUInt8(file.readUInt8(place) ^ (1 << (index % 8)), place);
+    });
+    expect(verdicts).toEqual(noHarm);
+  });
+
+  it('wherever one bit of its meta data is another', async () => {
+    const verdicts = await judgeAll(45, (file, index) => {
+      const place = (index % 2) * PAGE + index * 4 - (index % 3) + 2;
+      file.writeUInt8(file.readUInt8(place) ^ (1 << (index % 7)), place);
+    });
+    expect(verdicts).toEqual(noHarm);
+  });
+
+  it('where a page was never written, so that it holds what it held before', async () => {
+    const verdicts = await judgeAll(Math.floor(older.length / PAGE / 2), (file, index) => {
+      older.copy(file, 2 * index * PAGE, 2 * index * PAGE, (2 * index + 1) * PAGE);
+    });
+    expect(verdicts).toEqual(noHarm);
+  });
+
+  it('where a page was written in part', async () => {
+    const verdicts = await judgeAll(Math.floor(newer.length / PAGE / 3), (file, index) => {
+      file.fill(0, 3 * index * PAGE + 512, (3 * index + 1) * PAGE);
+    });
+    expect(verdicts).toEqual(noHarm);
+  });
+});
+
+it.each([
+  { name: 'an entry is missing', change: 'entries', says: 'the entries are not those that were written last' },
+  { name: 'a part of the history is missing', change: 'history', says: 'is missing in the history' },
+  {
+    name: 'a lease is missing',
+    change: 'leases',
+    says: 'the entries are not those that were written last|an entry is on a lease',
+  },
+  { name: "a lease's key is missing", change: 'leasedKeys', says: 'an entry is on a lease that does not know it' },
+] as const)('a data file in which $name is refused, although each page is in order', async ({ change, says }) => {
+  const directory = await temporaryDirectory();
+  await write(directory, 30);
+  const tables = await openTables(join(directory, 'store.mdb'), true);
+  const [first] = [...tables[change].getKeys({ limit: 1 })];
+  await tables[change].remove(first ?? Buffer.alloc(0));
+  await tables.root.close();
+  await expect(open(directory)).rejects.toMatchObject({
+    kind: 'precondition',
+    message: expect.stringMatching(
+      new RegExp(`^data file is damaged: .*store.mdb: its records do not fit together \\(.*(${says}).*\\); restore a backup`),
+    ) as string,
+  });
+});

@@ -1,0 +1,117 @@
+import { describe, expect, it } from '@jest/globals';
+import { ManualClock } from '@cloudless/base/testing';
+import { exportSnapshot } from '../snapshot/export-snapshot.js';
+import { SNAPSHOT_FORMAT } from '../snapshot/format.js';
+import type { StateStore, StoreEntry } from '../state-store.js';
+import {
+  AMPLE_HISTORY,
+  bytes,
+  put,
+  startWatch,
+  take,
+  withStore,
+  write,
+  type OpenStore,
+  type OpenStoreOptions,
+} from './harness.js';
+
+/** Makes a store of a snapshot. */
+export type RestoreStore = (chunks: AsyncIterable<Uint8Array>, options: OpenStoreOptions) => Promise<StateStore>;
+
+const ABOUT = { clusterId: 'cluster-1', schemaVersion: 1 };
+
+/**
+ * What export and restore must keep on every engine that offers both.
+ * @param open - As for `describeStateStore`.
+ * @param restore - Makes a fresh store of a snapshot; the suite closes it.
+ */
+export function describeSnapshots(name: string, open: OpenStore, restore: RestoreStore): void {
+  const copyOf = (store: StateStore, test: (copy: StateStore) => Promise<void>): Promise<void> =>
+    withStore(() => restore(exportSnapshot(store, ABOUT), { clock: new ManualClock(), historyLimit: AMPLE_HISTORY }), test);
+
+  describe(`${name} restored from a snapshot, format ${SNAPSHOT_FORMAT}`, () => {
+    it('has every entry with its revision, and goes on from the revision of the snapshot', () =>
+      withStore(open, async (store) => {
+        await store.txn([], [put('a', '1'), put('b', '1'), put('gone')]);
+        await write(store, 'ü/€/𝄞', '');
+        const { revision } = await store.txn([], [put('b', '2'), { delete: 'gone' }]);
+        await copyOf(store, async (copy) => {
+          expect(await everything(copy)).toEqual(await everything(store));
+          expect(await copy.revision()).toBe(revision);
+          const { revision: next } = await copy.txn([{ key: 'b', is: revision }], [put('b', '3')]);
+          expect(next).toBe(revision + 1n);
+          await expect(copy.txn([{ key: 'a', is: revision }], [put('a')])).rejects.toMatchObject({ kind: 'conflict' });
+        });
+      }));
+
+    it('has no history before it, and all after it', () =>
+      withStore(open, async (store) => {
+        await write(store, 'a', '1');
+        const revision = await write(store, 'a', '2');
+        await copyOf(store, async (copy) => {
+          await expect(copy.range({ prefix: '', revision: 1n })).rejects.toMatchObject({ kind: 'compacted' });
+          await expect(startWatch(copy, '', 1n).next()).rejects.toMatchObject({ kind: 'compacted' });
+          await write(copy, 'a', '3');
+          expect((await copy.range({ prefix: '', revision })).entries.map(({ modRevision }) => modRevision)).toEqual([revision]);
+          expect(await take(startWatch(copy, '', revision), 1)).toEqual([[revision + 1n, 'a=3']]);
+        });
+      }));
+
+    it('is as the store was at one revision, however much is written while it is read', () =>
+      withStore(open, async (store) => {
+        const keys = Array.from({ length: 1_200 }, (_, index) => `k${String(index).padStart(4, '0')}`);
+        for (let from = 0; from < keys.length; from += 100)
+          await store.txn(
+            [],
+            keys.slice(from, from + 100).map((key) => put(key)),
+          );
+        const before = await everything(store);
+        let reads = 0;
+        const busy: Pick<StateStore, 'range'> = {
+          range: async (request) => {
+            const page = await store.range(request);
+            reads += 1;
+            await store.txn([], [put('k1199', `${reads}`), { delete: keys[1_100 + reads] ?? '' }, put(`k0000/${reads}`)]);
+            return page;
+          },
+        };
+        const restored = restore(exportSnapshot(busy, ABOUT), { clock: new ManualClock(), historyLimit: AMPLE_HISTORY });
+        await withStore(
+          () => restored,
+          async (copy) => expect(await everything(copy)).toEqual(before),
+        );
+        expect(reads).toBeGreaterThan(3);
+      }));
+
+    it('is without the entries on a lease: their holders are gone', () =>
+      withStore(open, async (store) => {
+        const lease = await store.grantLease(1_000);
+        await store.txn([], [put('stays'), { put: 'held', value: bytes('1'), lease }]);
+        expect((await store.get('held'))?.lease).toBe(lease);
+        await copyOf(store, async (copy) => {
+          expect((await everything(copy)).map(({ key }) => key)).toEqual(['stays']);
+          await expect(copy.keepAlive(lease)).rejects.toMatchObject({ kind: 'notFound' });
+        });
+      }));
+
+    it('can be empty', () =>
+      withStore(open, (store) =>
+        copyOf(store, async (copy) => {
+          expect(await copy.revision()).toBe(0n);
+          expect(await write(copy, 'a')).toBe(1n);
+        }),
+      ));
+
+    it('holds values of every size', () =>
+      withStore(open, async (store) => {
+        for (const size of [0, 1, 1_000, 131_072, 500_000, 1_048_000])
+          await store.txn([], [{ put: `v/${size}`, value: new Uint8Array(size).fill(size % 251) }]);
+        await copyOf(store, async (copy) => expect(await everything(copy)).toEqual(await everything(store)));
+      }));
+  });
+}
+
+async function everything(store: StateStore): Promise<readonly StoreEntry[]> {
+  const { entries } = await store.range({ prefix: '', limit: 1_000_000 });
+  return entries.map((entry) => ({ ...entry, value: new Uint8Array(entry.value) }));
+}

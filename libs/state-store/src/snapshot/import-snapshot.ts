@@ -1,0 +1,53 @@
+import { CloudlessError } from '@cloudless/base';
+import type { StoreEntry } from '../state-store.js';
+import type { Storage } from '../storage.js';
+import type { SnapshotSummary } from './format.js';
+import { readSnapshot } from './read-snapshot.js';
+
+/** Written together; bounds the memory of one commit. */
+const GROUP_BYTES = 1024 * 1024;
+const GROUP_ENTRIES = 1_000;
+
+/**
+ * Fills an empty storage with a snapshot: each entry with the revision it had, and the store at the snapshot's revision, without
+ * history before it. When this throws the storage holds a part and is to be thrown away.
+ * @throws kind `precondition` when the storage is not empty, or the snapshot is no good; `exhausted` when there is no room.
+ */
+export async function importSnapshot(storage: Storage, chunks: AsyncIterable<Uint8Array>): Promise<SnapshotSummary> {
+  checkEmpty(storage);
+  const entries = readSnapshot(chunks);
+  try {
+    for (;;) {
+      const { group, summary } = await readGroup(entries);
+      await storage.write((writer) => {
+        for (const entry of group) writer.put({ ...entry, lease: undefined }, undefined);
+        writer.beginAt(summary?.revision ?? 0n); // nothing is opened of it before its end
+      });
+      if (summary !== undefined) return summary;
+    }
+  } finally {
+    // When a write failed the snapshot was not read to its end.
+    await entries.return(undefined as never);
+  }
+}
+
+function checkEmpty(storage: Storage): void {
+  const isEmpty = storage.read((reader) => {
+    const { revision, leaseCount } = reader.head();
+    return revision === 0n && leaseCount === 0;
+  });
+  if (!isEmpty) throw new CloudlessError('precondition', 'a backup is restored into a new store only, and this one is in use');
+}
+
+async function readGroup(
+  entries: AsyncGenerator<StoreEntry, SnapshotSummary>,
+): Promise<{ readonly group: readonly StoreEntry[]; readonly summary: SnapshotSummary | undefined }> {
+  const group: StoreEntry[] = [];
+  for (let bytes = 0; bytes < GROUP_BYTES && group.length < GROUP_ENTRIES;) {
+    const next = await entries.next();
+    if (next.done === true) return { group, summary: next.value };
+    group.push(next.value);
+    bytes += next.value.key.length + next.value.value.byteLength;
+  }
+  return { group, summary: undefined };
+}

@@ -1,0 +1,145 @@
+import { createHash, type Hash } from 'node:crypto';
+import { CloudlessError, errorKindOf } from '@cloudless/base';
+import type { StoreEntry } from '../state-store.js';
+import { compareKeys } from '../utf8.js';
+import {
+  COUNT_BYTES,
+  damaged,
+  decodeEntry,
+  decodeHeader,
+  DIGEST_BYTES,
+  MAGIC,
+  MAX_SECTION_BYTES,
+  PREAMBLE_BYTES,
+  SECTION_HEAD_BYTES,
+  SectionKind,
+  SNAPSHOT_FORMAT,
+  type SnapshotHeader,
+  type SnapshotSummary,
+} from './format.js';
+
+/**
+ * The entries of a snapshot in the order of their keys. Only once the last one was taken it is known that all were whole: what
+ * was done with them before must be undone when this throws. Holds a section and a chunk in memory.
+ * @returns What it came to, after the digest was compared.
+ * @throws kind `precondition` when it is no snapshot, of another format, cut off or altered.
+ */
+export async function* readSnapshot(chunks: AsyncIterable<Uint8Array>): AsyncGenerator<StoreEntry, SnapshotSummary> {
+  const source = new ByteSource(chunks);
+  try {
+    await readPreamble(source);
+    const first = await readSection(source);
+    if (first.kind !== SectionKind.header) throw damaged('it has no header');
+    const header = decodeHeader(first.body);
+    let before = '';
+    let entries = 0;
+    for (;;) {
+      const { kind, body } = await readSection(source);
+      if (kind === SectionKind.end) return await readEnd(source, body, header, entries);
+      if (kind !== SectionKind.entry) throw damaged(`there is no section of kind ${kind}`);
+      const entry = decodeEntry(body);
+      checkEntry(entry, before, header);
+      before = entry.key;
+      entries += 1;
+      yield entry;
+    }
+  } finally {
+    await source.close();
+  }
+}
+
+/** Reads a whole snapshot and keeps nothing of it. @throws as {@link readSnapshot} does. */
+export async function verifySnapshot(chunks: AsyncIterable<Uint8Array>): Promise<SnapshotSummary> {
+  const entries = readSnapshot(chunks);
+  for (;;) {
+    const next = await entries.next();
+    if (next.done === true) return next.value;
+  }
+}
+
+async function readPreamble(source: ByteSource): Promise<void> {
+  const preamble = await source.take(PREAMBLE_BYTES).catch((reason: unknown) => {
+    if (errorKindOf(reason) !== 'precondition') throw reason; // it could not be read at all
+  });
+  if (preamble === undefined || !preamble.subarray(0, MAGIC.length).equals(MAGIC)) {
+    throw new CloudlessError('precondition', 'this is no backup of a Cloudless cluster: it does not begin like one');
+  }
+  const format = preamble.readUInt32BE(MAGIC.length);
+  if (format === SNAPSHOT_FORMAT) return;
+  throw new CloudlessError(
+    'precondition',
+    `the backup has format ${format}, this program reads format ${SNAPSHOT_FORMAT}; use the version that made it`,
+  );
+}
+
+/** The digest of the end covers all but itself, so the end's is taken apart. */
+async function readSection(source: ByteSource): Promise<{ readonly kind: number; readonly body: Buffer }> {
+  const head = await source.take(SECTION_HEAD_BYTES);
+  const kind = head.readUInt8(0);
+  const bytes = head.readUInt32BE(1);
+  if (bytes > MAX_SECTION_BYTES) throw damaged(`a section of ${bytes} bytes is larger than any`);
+  if (kind === SectionKind.end && bytes !== COUNT_BYTES + DIGEST_BYTES) throw damaged('its end is garbled');
+  return { kind, body: await source.take(kind === SectionKind.end ? COUNT_BYTES : bytes) };
+}
+
+async function readEnd(source: ByteSource, count: Buffer, header: SnapshotHeader, entries: number): Promise<SnapshotSummary> {
+  const found = source.hash.digest('hex');
+  const digest = (await source.takeUnhashed(DIGEST_BYTES)).toString('hex');
+  if (digest !== found) throw damaged('its SHA-256 does not fit');
+  if (count.readBigUInt64BE() !== BigInt(entries)) throw damaged('the number of its entries does not fit');
+  if (!(await source.isAtEnd())) throw damaged('bytes follow after its end');
+  return { ...header, entries, bytes: source.bytes, sha256: digest };
+}
+
+function checkEntry({ key, modRevision }: StoreEntry, before: string, { revision }: SnapshotHeader): void {
+  if (before !== '' && compareKeys(key, before) <= 0) throw damaged('its entries are out of order');
+  if (modRevision < 1n || modRevision > revision)
+    throw damaged(`an entry is of revision ${modRevision}, after revision ${revision}`);
+}
+
+/** Hands out a stream of chunks by numbers of bytes. */
+class ByteSource {
+  readonly hash: Hash = createHash('sha256');
+  /** Handed out so far. */
+  bytes = 0;
+  private readonly iterator: AsyncIterator<Uint8Array>;
+  private waiting = Buffer.alloc(0);
+
+  constructor(chunks: AsyncIterable<Uint8Array>) {
+    this.iterator = chunks[Symbol.asyncIterator]();
+  }
+
+  async take(count: number): Promise<Buffer> {
+    const taken = await this.takeUnhashed(count);
+    this.hash.update(taken);
+    return taken;
+  }
+
+  async takeUnhashed(count: number): Promise<Buffer> {
+    const parts: Uint8Array[] = [this.waiting];
+    let length = this.waiting.length;
+    while (length < count) {
+      const next = await this.iterator.next();
+      if (next.done === true) throw damaged(`it is cut off after ${this.bytes + length} bytes`);
+      parts.push(next.value);
+      length += next.value.byteLength;
+    }
+    const all = parts.length === 1 ? this.waiting : Buffer.concat(parts);
+    this.waiting = all.subarray(count);
+    this.bytes += count;
+    return all.subarray(0, count);
+  }
+
+  async isAtEnd(): Promise<boolean> {
+    while (this.waiting.length === 0) {
+      const next = await this.iterator.next();
+      if (next.done === true) return true;
+      this.waiting = Buffer.from(next.value);
+    }
+    return false;
+  }
+
+  async close(): Promise<void> {
+    await this.iterator.return?.();
+  }
+}
