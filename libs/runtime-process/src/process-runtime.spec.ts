@@ -139,6 +139,22 @@ describe('when the supervisor is killed', () => {
     expect(await lines(runtime, containerId)).toEqual(numbered(100));
   });
 
+  it('leases go on under the new one: what nobody renews ends, what is renewed stays', async () => {
+    const { runtime } = await aMachine();
+    const lease = { leaseMs: 3_600_000, graceMs: 0 };
+    const ids = await Promise.all(
+      [0, 1].map(async () => (await runtime.start(request([{ step: 'hold' }], { lease }))).containerId),
+    );
+    const ends = ids.map((id) => retried(() => exitOf(runtime, id)));
+    await runtime.renew(new Map(ids.map((id) => [id, { leaseMs: 1_500, graceMs: 0 }])));
+    await killSupervisor();
+    await runtime.renew(new Map([[ids[1] as ContainerId, lease]]));
+    expect(await ends[0]).toMatchObject({ phase: 'exited', leaseEnded: true });
+    expect((await runtime.list()).map(({ phase }) => phase).sort()).toEqual(['exited', 'running']);
+    await runtime.stop(ids[1] as ContainerId, 0);
+    await ends[1];
+  });
+
   it('commands that ran end, as their callers have failed', async () => {
     const { runtime } = await aMachine();
     const { containerId } = await runtime.start(request([{ step: 'hold' }]));

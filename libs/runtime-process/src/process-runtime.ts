@@ -15,6 +15,7 @@ import {
 import {
   PushQueue,
   type ContainerEvent,
+  type ContainerLease,
   type ContainerRequest,
   type ContainerRuntime,
   type ContainerStatus,
@@ -31,7 +32,7 @@ import { readLog } from './logs/log-reader.js';
 import { layout } from './supervisor/container-paths.js';
 import { eitherSignal } from './client/either-signal.js';
 import { isAlive, startTokenOf } from './system/process-identity.js';
-import type { SupervisorSettings } from './wire/messages.js';
+import { EXEC_TTY, type SupervisorSettings } from './wire/messages.js';
 
 /** Needs of {@link openProcessRuntime}. */
 export interface ProcessRuntimeOptions {
@@ -115,6 +116,7 @@ class SupervisedRuntime implements ProcessRuntime {
   private readonly listeners = new Set<PushQueue<ContainerEvent>>();
   private readonly keeper: OutputKeeper;
   private failures = 0;
+  private hasTerminals = false;
 
   constructor(
     private readonly options: ProcessRuntimeOptions,
@@ -129,7 +131,7 @@ class SupervisedRuntime implements ProcessRuntime {
   }
 
   capabilities(): readonly string[] {
-    return ['runtime.process'];
+    return ['runtime.process', 'disconnect.exclusive', ...(this.hasTerminals ? [EXEC_TTY] : [])];
   }
 
   async supervisorPid(): Promise<number> {
@@ -142,6 +144,12 @@ class SupervisedRuntime implements ProcessRuntime {
 
   async stop(containerId: ContainerId, graceMs: number): Promise<ContainerStatus> {
     return statusOf(await (await this.connection()).request({ type: 'stop', containerId, graceMs }));
+  }
+
+  async renew(leases: ReadonlyMap<ContainerId, ContainerLease | undefined>): Promise<void> {
+    await (
+      await this.connection()
+    ).request({ type: 'renew', leases: [...leases].map(([id, lease]) => [id, lease ?? null] as const) });
   }
 
   async remove(containerId: ContainerId): Promise<void> {
@@ -225,6 +233,7 @@ class SupervisedRuntime implements ProcessRuntime {
       if (!connection.isOpen) throw gone();
       this.keeper.set((await connection.request({ type: 'list' })).items);
       this.failures = 0;
+      this.hasTerminals = connection.hello.capabilities?.includes(EXEC_TTY) === true;
       return connection;
     } catch (reason) {
       throw this.closing.signal.aborted ? gone() : reason;

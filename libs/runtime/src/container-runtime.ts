@@ -26,6 +26,17 @@ export interface ContainerRequest {
   readonly ports: readonly PortRequest[];
   /** Enforced limits; absent means none. CPU in millicores, memory in bytes. */
   readonly limits: { readonly cpuMillis?: number; readonly memoryBytes?: number };
+  /** Ends the container unless it is renewed; absent: it runs without end. Needs capability `disconnect.exclusive`. */
+  readonly lease?: ContainerLease;
+}
+
+/**
+ * How long a container may run on without its caller: unless it is renewed within `leaseMs` it gets SIGTERM, and SIGKILL
+ * `graceMs` later. The runtime itself sees to it, so it holds also when the caller was killed or stands still.
+ */
+export interface ContainerLease {
+  readonly leaseMs: number;
+  readonly graceMs: number;
 }
 
 /** Where a declared port is reached. */
@@ -51,6 +62,8 @@ export interface ContainerStatus {
   readonly exitCode?: number;
   /** One phrase for people: `completed`, `exit code 3`, `killed by SIGKILL`, `out of memory`, `lost with the machine`. */
   readonly reason?: string;
+  /** It was ended by the runtime because its lease was not renewed. */
+  readonly leaseEnded?: true;
   readonly endpoints: readonly ContainerEndpoint[];
 }
 
@@ -93,8 +106,34 @@ export interface ExecRequest {
   readonly command: readonly string[];
   /** Ends it (the whole process group) after this many milliseconds with kind `deadline`. */
   readonly timeoutMs?: number;
+  /** All of its input. */
   readonly stdin?: Uint8Array;
+  /**
+   * Its input as it comes, in place of `stdin`; taken only as fast as the command reads. When it ends, so does the command's
+   * input. When the command ends, or cannot be started, the iteration is left.
+   */
+  readonly input?: AsyncIterable<ExecInput>;
+  /** Variables beside those of the container, and in place of those with the same name. */
+  readonly env?: Readonly<Record<string, string>>;
+  /** Gives it a terminal of this size: all output is then stdout. Needs capability `exec.tty`. */
+  readonly tty?: TerminalSize;
 }
+
+/** Size of a terminal, in characters; both 1 or more. */
+export interface TerminalSize {
+  readonly columns: number;
+  readonly rows: number;
+}
+
+/** One piece of what a command is sent. `end` of a terminal's input types the end-of-file character. */
+export type ExecInput =
+  | { readonly kind: 'stdin'; readonly data: Uint8Array }
+  | { readonly kind: 'end' }
+  /** The terminal has another size; without a terminal it has no effect. */
+  | ({ readonly kind: 'resize' } & TerminalSize);
+
+/** A command whose caller has gone gets SIGTERM and SIGHUP, and this many milliseconds later SIGKILL. */
+export const EXEC_GRACE_MS = 2_000;
 
 /** What a command wrote and how it ended; a failing command is an exit code, not an error. */
 export type ExecEvent =
@@ -123,6 +162,12 @@ export interface ContainerRuntime {
    * A second call with a shorter grace hastens the first.
    */
   stop(containerId: ContainerId, graceMs: number): Promise<ContainerStatus>;
+  /**
+   * Gives running containers these leases from now on, in place of the ones they had; undefined lets them run without end.
+   * Unknown and ended ones, and those whose lease has ended already, are passed over.
+   * @throws kind `unimplemented` when capability `disconnect.exclusive` is missing.
+   */
+  renew(leases: ReadonlyMap<ContainerId, ContainerLease | undefined>): Promise<void>;
   /** Forgets an ended container with its logs and files. @throws kind `precondition` while it runs. Unknown is no error. */
   remove(containerId: ContainerId): Promise<void>;
   /** All containers of this runtime that have not been removed. */
@@ -135,9 +180,11 @@ export interface ContainerRuntime {
   /** Lines in order of their sequence number, each once. Survives rotation. Ends when `signal` is aborted. */
   logs(containerId: ContainerId, request: LogRequest, signal: StopSignal): AsyncIterable<LogLine>;
   /**
-   * Runs a command; the last event is `exited`. An aborted signal, or leaving the loop, ends the command and its children.
+   * Runs a command; the last event is `exited`. A reader that does not take what comes makes the command wait. An aborted
+   * signal, or leaving the loop, ends the command and its children: SIGTERM and SIGHUP, SIGKILL after {@link EXEC_GRACE_MS}.
    * @throws kind `precondition` when the container is not running, `invalid` when the command cannot be started,
-   *   `deadline` after the timeout, with what was written before it already delivered.
+   *   `deadline` after the timeout, with what was written before it already delivered, `unimplemented` for a terminal where
+   *   capability `exec.tty` is missing.
    */
   exec(containerId: ContainerId, request: ExecRequest, signal: StopSignal): AsyncIterable<ExecEvent>;
   /** Lets go of connections and files. What runs goes on. */

@@ -1,18 +1,23 @@
 export type {
   ContainerEndpoint,
   ContainerEvent,
+  ContainerLease,
   ContainerPhase,
   ContainerRequest,
   ContainerRuntime,
   ContainerStatus,
   ExecEvent,
+  ExecInput,
   ExecRequest,
   LogLine,
   LogRequest,
   LogStream,
   PortRequest,
+  TerminalSize,
 } from './container-runtime.js';
+export { EXEC_GRACE_MS } from './container-runtime.js';
 export { exitReason } from './exit-reason.js';
+export { LEASE_ENDED_REASON, LeaseTimer } from './lease-timer.js';
 export { MAX_LINE_BYTES, LineSplitter } from './line-splitter.js';
 export type { SplitLine } from './line-splitter.js';
 export { selectsLine } from './log-selection.js';

@@ -149,7 +149,7 @@ export class Connection {
 
   private handle(message: SupervisorMessage): void {
     if (message.type === 'event') return this.listener.onEvent(message.event);
-    if (message.type === 'hello') return;
+    if (message.type === 'hello' || message.type === 'window') return; // of a greeting, and of commands
     const waiting = this.pending.get(message.id);
     if (message.type === 'item') {
       waiting?.items.push(message.status);

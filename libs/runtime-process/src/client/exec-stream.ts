@@ -1,8 +1,15 @@
 import type { Socket } from 'node:net';
 import { CloudlessError, type ContainerId, type StopSignal } from '@cloudless/base';
-import type { ExecEvent, ExecRequest } from '@cloudless/runtime';
-import { encodeFrame, type Frame } from '../wire/frames.js';
-import { encodeMessage, parseMessage, type SupervisorMessage, type SupervisorSettings } from '../wire/messages.js';
+import type { ExecEvent, ExecInput, ExecRequest } from '@cloudless/runtime';
+import { encodeFrame, encodeResize, type Frame } from '../wire/frames.js';
+import {
+  encodeMessage,
+  EXEC_STREAMS,
+  EXEC_TTY,
+  parseMessage,
+  type SupervisorMessage,
+  type SupervisorSettings,
+} from '../wire/messages.js';
 import { gone, greetSupervisor } from './connection.js';
 
 const INPUT_CHUNK_BYTES = 64 * 1024;
@@ -19,47 +26,159 @@ export async function* execOver(
   signal: StopSignal,
 ): AsyncGenerator<ExecEvent> {
   if (signal.aborted) return;
-  const { socket, parser } = await greetSupervisor(directory, settings, false);
+  const { socket, parser, hello } = await greetSupervisor(directory, settings, false);
+  const capabilities = hello.capabilities ?? [];
+  const windowed = capabilities.includes(EXEC_STREAMS);
+  const input = new InputSender(socket, request, windowed);
   const onAbort = (): void => void socket.destroy();
   signal.addEventListener('abort', onAbort, { once: true });
   try {
     if (signal.aborted) return;
-    const { command, timeoutMs, stdin } = request;
-    const hasInput = stdin !== undefined;
+    checkCapabilities(request, capabilities);
+    const { command, timeoutMs, env, tty } = request;
     socket.write(
-      encodeMessage({ type: 'exec', id: 1, containerId, command, hasInput, ...(timeoutMs === undefined ? {} : { timeoutMs }) }),
+      encodeMessage({
+        ...{ type: 'exec', id: 1, containerId, command, hasInput: input.isThere },
+        ...(windowed ? { windowed } : {}),
+        ...(timeoutMs === undefined ? {} : { timeoutMs }),
+        ...(env === undefined ? {} : { env }),
+        ...(tty === undefined ? {} : { tty }),
+      }),
     );
-    if (stdin !== undefined) void sendInput(socket, stdin);
+    void input.send();
     for await (const chunk of socket as AsyncIterable<Buffer>) {
       for (const frame of parser.feed(chunk)) {
         const event = toEvent(frame);
-        yield event;
+        if (event.kind === 'window') input.grant(event.bytes);
+        else yield event;
         if (event.kind === 'exited') return;
       }
     }
     throw gone();
   } catch (reason) {
     if (signal.aborted) return;
+    if (input.failure !== undefined) throw input.failure.reason;
     throw reason instanceof CloudlessError ? reason : gone();
   } finally {
     signal.removeEventListener('abort', onAbort);
+    input.leave();
     socket.destroy();
   }
 }
 
-function toEvent({ kind, payload }: Frame): ExecEvent {
+type Window = { readonly kind: 'window'; readonly bytes: number };
+
+function toEvent({ kind, payload }: Frame): ExecEvent | Window {
   if (kind === 'stdout' || kind === 'stderr') return { kind: 'output', stream: kind, data: new Uint8Array(payload) };
   const message = parseMessage<SupervisorMessage>(payload);
   if (message.type === 'failed') throw new CloudlessError(message.kind, message.text);
   if (message.type === 'done') return { kind: 'exited', exitCode: message.exitCode ?? -1 };
+  if (message.type === 'window') return { kind: 'window', bytes: message.bytes };
   throw new CloudlessError('internal', `unexpected ${message.type} from the supervisor`);
 }
 
-async function sendInput(socket: Socket, stdin: Uint8Array): Promise<void> {
-  for (let start = 0; start < stdin.length; start += INPUT_CHUNK_BYTES) {
-    if (socket.destroyed) return;
-    const taken = socket.write(encodeFrame('stdin', stdin.subarray(start, start + INPUT_CHUNK_BYTES)));
-    if (!taken) await new Promise<void>((resolve) => void socket.once('drain', resolve).once('close', resolve));
+/** A supervisor may be older than we are. */
+function checkCapabilities({ env, tty }: ExecRequest, capabilities: readonly string[]): void {
+  if (tty !== undefined && !capabilities.includes(EXEC_TTY)) {
+    throw new CloudlessError('unimplemented', `tty: this node lacks the capability ${EXEC_TTY}`);
   }
-  if (!socket.destroyed) socket.write(encodeFrame('stdinEnd'));
+  if (env !== undefined && !capabilities.includes(EXEC_STREAMS)) {
+    throw new CloudlessError(
+      'unimplemented',
+      'env: the running supervisor is older than that; it ends when no container is left',
+    );
+  }
+}
+
+/** Sends the input of a command as fast as it is taken. */
+class InputSender {
+  /** The caller's side failed. */
+  failure: { readonly reason: unknown } | undefined;
+  private readonly items: AsyncIterator<ExecInput> | undefined;
+  private window: number;
+  private ended = false;
+  private wake: (() => void) | undefined;
+
+  constructor(
+    private readonly socket: Socket,
+    { stdin, input }: ExecRequest,
+    windowed: boolean,
+  ) {
+    this.window = windowed ? 0 : Number.POSITIVE_INFINITY;
+    const source = input ?? (stdin === undefined ? undefined : whole(stdin));
+    this.items = source?.[Symbol.asyncIterator]();
+  }
+
+  get isThere(): boolean {
+    return this.items !== undefined;
+  }
+
+  async send(): Promise<void> {
+    const { items, socket } = this;
+    if (items === undefined) return;
+    try {
+      for (;;) {
+        await this.room();
+        const item = await items.next();
+        if (socket.destroyed) return;
+        if (item.done === true) break;
+        await this.sendItem(item.value);
+      }
+      await this.end();
+    } catch (reason) {
+      this.failure = { reason };
+      socket.destroy();
+    }
+  }
+
+  /** So much more may be sent. */
+  grant(bytes: number): void {
+    this.window += bytes;
+    this.wake?.();
+  }
+
+  /** Nobody reads any more. */
+  leave(): void {
+    this.wake?.();
+    void this.items?.return?.().catch(() => undefined);
+  }
+
+  private async sendItem(item: ExecInput): Promise<void> {
+    if (item.kind === 'resize') return this.write(encodeResize(item));
+    if (item.kind === 'end') return this.end();
+    for (let start = 0; start < item.data.length; start += INPUT_CHUNK_BYTES) {
+      await this.room();
+      const chunk = item.data.subarray(start, start + INPUT_CHUNK_BYTES);
+      this.window -= chunk.length;
+      await this.write(encodeFrame('stdin', chunk));
+    }
+  }
+
+  /** Once: a terminal would take a second one for another end. */
+  private async end(): Promise<void> {
+    if (this.ended) return;
+    this.ended = true;
+    await this.write(encodeFrame('stdinEnd'));
+  }
+
+  /** Resolves when something may be sent, or never will be. */
+  private async room(): Promise<void> {
+    while (this.window <= 0 && !this.socket.destroyed) await new Promise<void>((resolve) => (this.wake = resolve));
+  }
+
+  private async write(frame: Buffer): Promise<void> {
+    const { socket } = this;
+    if (socket.destroyed || socket.write(frame)) return;
+    await new Promise<void>((resolve) => {
+      const done = (): void => {
+        socket.off('drain', done).off('close', done);
+        resolve();
+      };
+      socket.once('drain', done).once('close', done);
+    });
+  }
+}
+
+async function* whole(data: Uint8Array): AsyncGenerator<ExecInput> {
+  yield { kind: 'stdin', data };
 }

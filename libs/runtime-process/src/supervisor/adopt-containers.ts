@@ -55,7 +55,7 @@ function adopt(record: Exclude<ContainerRecord, { phase: 'starting' }>, folder: 
     fileBytes: settings.logFileBytes,
   });
   const output = new ContainerOutput(folder, writer, () => container?.pipeEnded());
-  const containerDeps = { directory: folder, clock, output, onExit };
+  const containerDeps = { directory: folder, clock, bootId, output, onExit };
   if (record.phase === 'exited') {
     container = new ManagedContainer(record.status, undefined, undefined, containerDeps);
     output.finish();
@@ -64,6 +64,7 @@ function adopt(record: Exclude<ContainerRecord, { phase: 'starting' }>, folder: 
   const { pid, startToken } = record;
   if (record.bootId === bootId && isAlive(pid, startToken)) {
     container = new ManagedContainer(record.status, { pid, startToken, adopted: true }, record.launch, containerDeps);
+    if (record.lease !== undefined) container.resumeLease(record.lease);
     output.start();
     return container;
   }

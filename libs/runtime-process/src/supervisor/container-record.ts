@@ -3,6 +3,13 @@ import path from 'node:path';
 import type { ContainerStatus } from '@cloudless/runtime';
 import type { LaunchContext } from './launch-plan.js';
 
+/** A lease as written down: when it ends, in seconds since the machine started, which all its processes count alike. */
+export interface RecordedLease {
+  readonly leaseMs: number;
+  readonly graceMs: number;
+  readonly endsAtUptimeSeconds: number;
+}
+
 /**
  * What is kept on disk of a container.
  * `starting`: its process is being made, nobody was told of it. `running`: `startToken` tells its process from a later one
@@ -18,6 +25,8 @@ export type ContainerRecord =
       readonly startToken: string;
       readonly bootId: string;
       readonly launch: LaunchContext;
+      /** Kept so that it holds under the next supervisor too. */
+      readonly lease?: RecordedLease;
     }
   /** Without the environment, which may hold secrets and is not needed any more. */
   | { readonly format: 1; readonly phase: 'exited'; readonly status: ContainerStatus };

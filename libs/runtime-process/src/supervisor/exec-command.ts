@@ -2,53 +2,37 @@ import { spawn, type ChildProcess } from 'node:child_process';
 import { closeSync, constants, openSync, rmSync } from 'node:fs';
 import net from 'node:net';
 import path from 'node:path';
-import { CloudlessError, type Clock, type Timer } from '@cloudless/base';
+import { CloudlessError } from '@cloudless/base';
 import type { LogStream } from '@cloudless/runtime';
 import { EXEC_MARK } from '../system/marked-processes.js';
-import { signalGroup } from '../system/process-identity.js';
+import { CommandProcess, type CommandOptions } from './command-process.js';
 import { layout } from './container-paths.js';
 import type { FifoPool } from './fifo-pool.js';
-import { resolveExecutable, spawnFailure, type LaunchContext } from './launch-plan.js';
-import type { Companion } from './managed-container.js';
+import { resolveExecutable, spawnFailure } from './launch-plan.js';
 import { PipeReader } from './pipe-reader.js';
 import { endOf } from './start-container.js';
 
-/** What a command is run with and whom it tells. */
-export interface ExecCommandOptions {
+/** What a command without a terminal needs. */
+export interface ExecCommandOptions extends CommandOptions {
   readonly directory: string;
   readonly fifos: FifoPool;
-  readonly clock: Clock;
-  /** New for each command; names its pipes and marks its processes. */
-  readonly execId: string;
-  readonly command: readonly string[];
-  readonly context: LaunchContext;
   readonly hasInput: boolean;
-  readonly onOutput: (stream: LogStream, chunk: Uint8Array) => void;
-  /** The input can take more again. */
-  readonly onInputDrained: () => void;
-  /** The command has ended and all it wrote was given to `onOutput`. */
-  readonly onEnd: (exitCode: number) => void;
 }
 
-/** As for containers: how long pipes may stay open under processes that left the group. */
-const LINGER_MS = 250;
-
-/** One command in a container, leader of its own process group. */
-export class ExecCommand implements Companion {
-  private exitCode: number | undefined;
-  private ended = false;
-  private lingering: Timer | undefined;
-
+/** One command in a container, with pipes. */
+export class ExecCommand extends CommandProcess {
   private constructor(
-    private readonly options: ExecCommandOptions,
-    private readonly child: ChildProcess,
-    private readonly readers: readonly PipeReader[],
+    options: ExecCommandOptions,
+    child: ChildProcess,
+    readers: readonly PipeReader[],
     private readonly input: net.Socket | undefined,
   ) {
+    super(child.pid ?? 0, readers, options);
     child.on('exit', (code, signal) => this.exited(endOf(code, signal).exitCode));
     child.on('error', () => undefined); // only a failed signal: the exit tells
     input?.on('error', () => this.dropInput()); // the command closed its input
     input?.on('drain', options.onInputDrained);
+    input?.on('close', options.onInputDrained);
   }
 
   /** Starts the command. @throws kind `invalid` when it cannot be started, `exhausted` when pipes or processes ran out. */
@@ -66,8 +50,8 @@ export class ExecCommand implements Companion {
     const reader = (stream: LogStream, target: string): PipeReader =>
       new PipeReader(
         target,
-        (chunk) => options.onOutput(stream, chunk),
-        () => started?.pipeEnded(),
+        (chunk) => (started?.isHeard === false ? undefined : options.onOutput(stream, chunk)),
+        () => started?.outputEnded(),
       );
     const readers = [reader('stdout', stdout), reader('stderr', stderr)];
     const theirs = [openSync(stdout, constants.O_WRONLY), openSync(stderr, constants.O_WRONLY)];
@@ -102,58 +86,12 @@ export class ExecCommand implements Companion {
     this.input?.write('', () => this.dropInput()); // after all before it was written; a pipe cannot be shut down, only closed
   }
 
-  pause(): void {
-    for (const reader of this.readers) reader.pause();
+  /** Without a terminal there is nothing to resize. */
+  resize(): void {
+    return undefined;
   }
 
-  resume(): void {
-    for (const reader of this.readers) reader.resume();
-  }
-
-  /** Ends it and its children at once; `onEnd` follows. */
-  kill(): void {
-    if (this.child.pid !== undefined && this.exitCode === undefined) signalGroup(this.child.pid, 'SIGKILL');
-  }
-
-  /** Nobody wants its output any more. */
-  close(): void {
-    this.kill();
-    this.lingering?.cancel();
-    this.dropInput();
-    for (const reader of this.readers) reader.close();
-  }
-
-  private exited(exitCode: number): void {
-    this.exitCode = exitCode;
-    if (this.child.pid !== undefined) signalGroup(this.child.pid, 'SIGKILL'); // what it left behind
-    this.dropInput();
-    if (this.openPipes === 0) this.finish();
-    else this.linger();
-  }
-
-  private openPipes = 2;
-
-  private pipeEnded(): void {
-    this.openPipes -= 1;
-    if (this.openPipes === 0 && this.exitCode !== undefined) this.finish();
-  }
-
-  /** A reader that waits for a slow caller is not cut off; a pipe that someone merely holds open is. */
-  private linger(): void {
-    this.lingering = this.options.clock.setTimer(LINGER_MS, () => {
-      if (this.readers.some((reader) => reader.isPaused)) this.linger();
-      else this.readers.forEach((reader) => reader.finish());
-    });
-  }
-
-  private finish(): void {
-    if (this.ended || this.exitCode === undefined) return;
-    this.ended = true;
-    this.lingering?.cancel();
-    this.options.onEnd(this.exitCode);
-  }
-
-  private dropInput(): void {
+  protected dropInput(): void {
     this.input?.destroy();
   }
 }

@@ -23,10 +23,7 @@ export function checkRequest(request: ContainerRequest): void {
   const { command, args, env, workingDir, ports } = request;
   checkCommand([...command], violations);
   if (args.some(hasNul)) violations.push({ field: 'args', message: 'must not hold NUL characters' });
-  for (const [name, value] of Object.entries(env)) {
-    if (name === '' || name.includes('=') || hasNul(name) || hasNul(value))
-      violations.push({ field: `env.${name}`, message: 'is no variable' });
-  }
+  checkVariables(env, violations);
   if (workingDir !== undefined && !isDirectory(workingDir))
     violations.push({ field: 'workingDir', message: `no directory ${workingDir}` });
   const names = ports.map(({ name }) => variableOf(name));
@@ -59,6 +56,17 @@ export function environmentOf(
   };
 }
 
+/** Variables with others added, or in place of those with the same name; the mark stays. @throws kind `invalid`. */
+export function withVariables(
+  env: Readonly<Record<string, string>>,
+  more: Readonly<Record<string, string>>,
+): Readonly<Record<string, string>> {
+  const violations: Violation[] = [];
+  checkVariables(more, violations);
+  if (violations.length > 0) throw new InvalidInputError(violations);
+  return { ...env, ...more, ...(env[CONTAINER_MARK] === undefined ? {} : { [CONTAINER_MARK]: env[CONTAINER_MARK] }) };
+}
+
 /**
  * The file that a command runs, found as `execvp` does, but in the PATH of the container.
  * @throws kind `invalid` when there is none.
@@ -88,6 +96,13 @@ export function spawnFailure(cause: NodeJS.ErrnoException, file: string): Cloudl
 function checkCommand(command: readonly string[], violations: Violation[]): void {
   if (command.length === 0 || command[0] === '') violations.push({ field: 'command', message: 'must not be empty' });
   if (command.some(hasNul)) violations.push({ field: 'command', message: 'must not hold NUL characters' });
+}
+
+function checkVariables(env: Readonly<Record<string, string>>, violations: Violation[]): void {
+  for (const [name, value] of Object.entries(env)) {
+    if (name === '' || name.includes('=') || hasNul(name) || hasNul(value))
+      violations.push({ field: `env.${name}`, message: 'is no variable' });
+  }
 }
 
 function hasNul(text: string): boolean {

@@ -1,8 +1,9 @@
 import { rmSync } from 'node:fs';
 import { CloudlessError, type Clock, type Timer } from '@cloudless/base';
-import { exitReason, type ContainerStatus } from '@cloudless/runtime';
+import { exitReason, LEASE_ENDED_REASON, type ContainerLease, type ContainerStatus } from '@cloudless/runtime';
 import { isAlive, signalGroup } from '../system/process-identity.js';
-import { writeRecord } from './container-record.js';
+import { writeRecord, type RecordedLease } from './container-record.js';
+import { KeptLease } from './kept-lease.js';
 import type { LaunchContext } from './launch-plan.js';
 import type { ContainerOutput } from './output.js';
 
@@ -29,6 +30,7 @@ export interface MainProcess {
 export interface ManagedContainerDeps {
   readonly directory: string;
   readonly clock: Clock;
+  readonly bootId: string;
   readonly output: ContainerOutput;
   /** Called once, after the record is written. */
   readonly onExit: (container: ManagedContainer) => void;
@@ -52,6 +54,7 @@ export class ManagedContainer {
   private waiting: ((status: ContainerStatus) => void)[] = [];
   private killing: { readonly at: number; readonly timer: Timer } | undefined;
   private lingering: Timer | undefined;
+  private readonly lease: KeptLease;
 
   constructor(
     status: ContainerStatus,
@@ -60,6 +63,11 @@ export class ManagedContainer {
     private readonly deps: ManagedContainerDeps,
   ) {
     this.current = status;
+    this.lease = new KeptLease({
+      clock: deps.clock,
+      onEnd: (graceMs) => void this.stop(graceMs),
+      keep: () => this.writeRunning(),
+    });
   }
 
   get status(): ContainerStatus {
@@ -87,6 +95,32 @@ export class ManagedContainer {
     return this.context;
   }
 
+  /** Ends by itself unless it is renewed again in time; undefined: it runs without end. */
+  renew(lease: ContainerLease | undefined): void {
+    if (this.isRunning) this.lease.renew(lease);
+  }
+
+  /** Goes on with the lease that an earlier supervisor wrote down. */
+  resumeLease(lease: RecordedLease): void {
+    this.lease.resume(lease);
+  }
+
+  /** Writes down that it runs. */
+  writeRunning(): void {
+    const { main, context, lease } = this;
+    if (main === undefined || context === undefined || !this.isRunning) return;
+    writeRecord(this.deps.directory, {
+      format: 1,
+      phase: 'running',
+      status: this.current,
+      pid: main.pid,
+      startToken: main.startToken,
+      bootId: this.deps.bootId,
+      launch: context,
+      ...(lease.recorded === undefined ? {} : { lease: lease.recorded }),
+    });
+  }
+
   stop(graceMs: number): Promise<ContainerStatus> {
     if (!this.isRunning) return Promise.resolve(this.current);
     const ended = new Promise<ContainerStatus>((resolve) => this.waiting.push(resolve));
@@ -111,10 +145,12 @@ export class ManagedContainer {
   ended({ exitCode, reason }: ProcessEnd): void {
     if (!this.isRunning) return;
     this.killing?.timer.cancel();
+    this.lease.cancel();
     if (this.main !== undefined) signalGroup(this.main.pid, 'SIGKILL');
     const { containerId, labels, startedAtMs, endpoints } = this.current;
     const finishedAtMs = this.deps.clock.wallTime();
-    this.current = { containerId, labels, phase: 'exited', startedAtMs, finishedAtMs, exitCode, reason, endpoints };
+    const ended = { containerId, labels, phase: 'exited', startedAtMs, finishedAtMs, exitCode, reason, endpoints } as const;
+    this.current = this.lease.hasEnded ? { ...ended, reason: LEASE_ENDED_REASON, leaseEnded: true } : ended;
     this.context = undefined;
     writeRecord(this.deps.directory, { format: 1, phase: 'exited', status: this.current });
     for (const companion of this.companions) companion.kill();
@@ -145,6 +181,7 @@ export class ManagedContainer {
 
   /** Lets go of files and timers; the process goes on. */
   close(): void {
+    this.lease.cancel();
     this.killing?.timer.cancel();
     this.lingering?.cancel();
     for (const companion of this.companions) companion.kill();

@@ -2,8 +2,17 @@ import type { Socket } from 'node:net';
 import { assertNever, CloudlessError, errorKindOf, errorMessageOf, type Log } from '@cloudless/base';
 import type { ContainerStatus } from '@cloudless/runtime';
 import { FrameParser, type Frame } from '../wire/frames.js';
-import { encodeMessage, parseMessage, PROTOCOL, type ClientMessage, type SupervisorMessage } from '../wire/messages.js';
+import {
+  encodeMessage,
+  EXEC_STREAMS,
+  EXEC_TTY,
+  parseMessage,
+  PROTOCOL,
+  type ClientMessage,
+  type SupervisorMessage,
+} from '../wire/messages.js';
 import { ExecSession } from './exec-session.js';
+import { loadPtyBinding } from './pty-binding.js';
 import type { Supervisor } from './supervisor.js';
 
 /** What a session needs beside its socket. */
@@ -65,7 +74,8 @@ export class Session {
 
   /** Answers also a client of another protocol, so that it can say which; but hears nothing more from it. */
   private greet(hello: Extract<ClientMessage, { type: 'hello' }>): void {
-    this.send({ type: 'hello', protocol: PROTOCOL, version: this.deps.version, pid: process.pid });
+    const capabilities = [EXEC_STREAMS, ...(loadPtyBinding() === undefined ? [] : [EXEC_TTY])];
+    this.send({ type: 'hello', protocol: PROTOCOL, version: this.deps.version, pid: process.pid, capabilities });
     if (hello.protocol !== PROTOCOL) {
       this.socket.end();
       return;
@@ -93,6 +103,9 @@ export class Session {
         return supervisor.start(message.request);
       case 'stop':
         return supervisor.find(message.containerId).stop(message.graceMs);
+      case 'renew':
+        supervisor.renew(message.leases);
+        return undefined;
       case 'remove':
         await supervisor.remove(message.containerId);
         return undefined;

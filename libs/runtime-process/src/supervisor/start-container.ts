@@ -96,13 +96,15 @@ async function launch(
   container = new ManagedContainer(status, { pid, startToken, adopted: false }, context, {
     directory: folder,
     clock,
+    bootId: deps.bootId,
     output,
     onExit: deps.onExit,
   });
   const managed = container;
   child.on('exit', (code, signal) => managed.ended(endOf(code, signal)));
   child.on('error', (reason) => log.warn('process error', { containerId, error: reason.message }));
-  writeRecord(folder, { format: 1, phase: 'running', status, pid, startToken, bootId: deps.bootId, launch: context });
+  if (request.lease === undefined) managed.writeRunning();
+  else managed.renew(request.lease); // writes it down too
   output.start();
   return managed;
 }

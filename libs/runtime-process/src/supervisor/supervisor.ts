@@ -1,16 +1,18 @@
 import { CloudlessError, randomHex, type Clock, type ContainerId, type Log, type Random, type Timer } from '@cloudless/base';
-import type { ContainerEvent, ContainerRequest, ContainerStatus } from '@cloudless/runtime';
+import type { ContainerEvent, ContainerLease, ContainerRequest, ContainerStatus } from '@cloudless/runtime';
 import { killMarked } from '../system/marked-processes.js';
 import { readBootId } from '../system/process-identity.js';
-import type { SupervisorSettings } from '../wire/messages.js';
+import type { ClientMessage, SupervisorSettings } from '../wire/messages.js';
 import { adoptContainers } from './adopt-containers.js';
 import { layout } from './container-paths.js';
-import { ExecCommand, MAX_EXECS, tooManyExecs, type ExecCommandOptions } from './exec-command.js';
+import type { CommandOptions, CommandProcess } from './command-process.js';
+import { ExecCommand, MAX_EXECS, tooManyExecs } from './exec-command.js';
 import { FifoPool } from './fifo-pool.js';
-import { checkContainerId, checkRequest } from './launch-plan.js';
+import { checkContainerId, checkRequest, withVariables } from './launch-plan.js';
 import type { ManagedContainer } from './managed-container.js';
 import { PortPool } from './port-pool.js';
 import { startContainer } from './start-container.js';
+import { TerminalCommand } from './terminal-command.js';
 
 /** Needs of a {@link Supervisor}. */
 export interface SupervisorDeps {
@@ -97,25 +99,35 @@ export class Supervisor {
     }
   }
 
+  /** Gives running containers new leases; others are passed over. */
+  renew(leases: readonly (readonly [ContainerId, ContainerLease | null])[]): void {
+    for (const [containerId, lease] of leases) this.containers.get(containerId)?.renew(lease ?? undefined);
+  }
+
   async remove(containerId: ContainerId): Promise<void> {
     checkContainerId(containerId);
     this.containers.get(containerId)?.remove();
     this.containers.delete(containerId);
   }
 
-  /** Starts a command; the caller gives the rest of the options. */
+  /** Starts a command, and tells the listener of it. Once it has ended it is to be released. */
   async exec(
-    containerId: ContainerId,
-    options: Omit<ExecCommandOptions, 'directory' | 'fifos' | 'clock' | 'execId' | 'context'>,
-  ): Promise<{ readonly command: ExecCommand; readonly release: () => void }> {
+    { containerId, command: words, env, tty, hasInput }: Extract<ClientMessage, { type: 'exec' }>,
+    listener: Pick<CommandOptions, 'onOutput' | 'onInputDrained' | 'onEnd'>,
+  ): Promise<{ readonly command: CommandProcess; readonly release: () => void }> {
     const container = this.find(containerId);
-    const context = container.launchContext();
+    const inContainer = container.launchContext();
+    const context = { ...inContainer, env: withVariables(inContainer.env, env ?? {}) };
     if (this.execs >= MAX_EXECS) throw tooManyExecs();
     this.execs += 1;
     const { directory, clock, random } = this.deps;
     const execId = randomHex(random, 8);
     try {
-      const command = await ExecCommand.start({ ...options, directory, clock, fifos: this.fifos, execId, context });
+      const common = { ...listener, command: words, clock, execId, context };
+      const command =
+        tty === undefined
+          ? await ExecCommand.start({ ...common, directory, fifos: this.fifos, hasInput })
+          : TerminalCommand.start({ ...common, tty });
       container.companions.add(command);
       if (!container.isRunning) command.kill();
       const release = (): void => {

@@ -23,7 +23,7 @@ export function readBootId(): string {
 }
 
 /** Sends a signal to a whole process group; false when nobody was there to get it. */
-export function signalGroup(groupId: number, signal: 'SIGTERM' | 'SIGKILL'): boolean {
+export function signalGroup(groupId: number, signal: 'SIGTERM' | 'SIGHUP' | 'SIGKILL'): boolean {
   try {
     process.kill(-groupId, signal);
     return true;

@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { encodeFrame, FrameParser, MAX_FRAME_BYTES, type Frame, type FrameKind } from './frames.js';
 import { parseMessage } from './messages.js';
 
-const kinds: readonly FrameKind[] = ['message', 'stdout', 'stderr', 'stdin', 'stdinEnd'];
+const kinds: readonly FrameKind[] = ['message', 'stdout', 'stderr', 'stdin', 'stdinEnd', 'resize'];
 const show = ({ kind, payload }: Frame): string => `${kind} ${payload.toString('hex')}`;
 
 describe('frames', () => {

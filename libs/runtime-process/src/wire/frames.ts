@@ -1,7 +1,11 @@
 import { CloudlessError } from '@cloudless/base';
+import type { TerminalSize } from '@cloudless/runtime';
 
-/** `message`: JSON text. `stdout`, `stderr`, `stdin`: raw bytes of a command. `stdinEnd`: no more input, no payload. */
-export type FrameKind = 'message' | 'stdout' | 'stderr' | 'stdin' | 'stdinEnd';
+/**
+ * `message`: JSON text. `stdout`, `stderr`, `stdin`: raw bytes of a command. `stdinEnd`: no more input, no payload. `resize`: columns
+ * and rows of a command's terminal, 2 bytes each, big endian.
+ */
+export type FrameKind = 'message' | 'stdout' | 'stderr' | 'stdin' | 'stdinEnd' | 'resize';
 
 export interface Frame {
   readonly kind: FrameKind;
@@ -11,8 +15,9 @@ export interface Frame {
 /** A larger frame is refused before it is read: it bounds what one peer can make the other hold. */
 export const MAX_FRAME_BYTES = 2 * 1024 * 1024;
 
-const KINDS: readonly FrameKind[] = ['message', 'stdout', 'stderr', 'stdin', 'stdinEnd'];
+const KINDS: readonly FrameKind[] = ['message', 'stdout', 'stderr', 'stdin', 'stdinEnd', 'resize'];
 const HEADER_BYTES = 5;
+const RESIZE_BYTES = 4;
 
 /** Length of the payload (4 bytes, big endian), kind (1 byte), payload. */
 export function encodeFrame(kind: FrameKind, payload: Uint8Array = new Uint8Array(0)): Buffer {
@@ -21,6 +26,20 @@ export function encodeFrame(kind: FrameKind, payload: Uint8Array = new Uint8Arra
   frame.writeUInt8(KINDS.indexOf(kind), 4);
   frame.set(payload, HEADER_BYTES);
   return frame;
+}
+
+/** A frame of kind `resize`. */
+export function encodeResize({ columns, rows }: TerminalSize): Buffer {
+  const payload = Buffer.alloc(RESIZE_BYTES);
+  payload.writeUInt16BE(columns, 0);
+  payload.writeUInt16BE(rows, 2);
+  return encodeFrame('resize', payload);
+}
+
+/** What {@link encodeResize} wrote. @throws kind `invalid` for anything else. */
+export function parseResize(payload: Buffer): TerminalSize {
+  if (payload.length !== RESIZE_BYTES) throw new CloudlessError('invalid', 'malformed frame');
+  return { columns: payload.readUInt16BE(0), rows: payload.readUInt16BE(2) };
 }
 
 /** Puts frames together from chunks cut anywhere. */

@@ -1,9 +1,16 @@
 import { CloudlessError, type ContainerId, type ErrorKind } from '@cloudless/base';
-import type { ContainerEvent, ContainerRequest, ContainerStatus } from '@cloudless/runtime';
+import type { ContainerEvent, ContainerLease, ContainerRequest, ContainerStatus, TerminalSize } from '@cloudless/runtime';
 import { encodeFrame, MAX_FRAME_BYTES } from './frames.js';
 
 /** Counts incompatible changes of the messages. A client refuses a supervisor that speaks another one, and says so. */
 export const PROTOCOL = 1;
+
+/** Input of a command that may be on its way to it or wait for it. */
+export const INPUT_WINDOW_BYTES = 256 * 1024;
+/** Capability of a supervisor: variables of a command's own, and windows for its input. */
+export const EXEC_STREAMS = 'exec.streams';
+/** Capability of a supervisor: commands with a terminal. */
+export const EXEC_TTY = 'exec.tty';
 
 /** What the caller configures; the newest client's settings hold for containers started from then on. */
 export interface SupervisorSettings {
@@ -24,6 +31,7 @@ export type ClientMessage =
   | { readonly type: 'hello'; readonly protocol: number; readonly settings: SupervisorSettings; readonly events: boolean }
   | { readonly type: 'start'; readonly id: number; readonly request: ContainerRequest }
   | { readonly type: 'stop'; readonly id: number; readonly containerId: ContainerId; readonly graceMs: number }
+  | { readonly type: 'renew'; readonly id: number; readonly leases: readonly (readonly [ContainerId, ContainerLease | null])[] }
   | { readonly type: 'remove'; readonly id: number; readonly containerId: ContainerId }
   | { readonly type: 'list'; readonly id: number }
   | { readonly type: 'inspect'; readonly id: number; readonly containerId: ContainerId }
@@ -39,15 +47,30 @@ export type ClientMessage =
       readonly timeoutMs?: number;
       /** `stdin` frames and one `stdinEnd` follow. */
       readonly hasInput: boolean;
+      /** The client sends input only within what `window` messages grant. Only to a supervisor with {@link EXEC_STREAMS}. */
+      readonly windowed?: boolean;
+      /** Added to the container's; only to a supervisor with {@link EXEC_STREAMS}. */
+      readonly env?: Readonly<Record<string, string>>;
+      /** With a terminal of this size; `resize` frames may follow. Only to a supervisor with {@link EXEC_TTY}. */
+      readonly tty?: TerminalSize;
     };
 
 /** What the supervisor sends. */
 export type SupervisorMessage =
-  | { readonly type: 'hello'; readonly protocol: number; readonly version: string; readonly pid: number }
+  | {
+      readonly type: 'hello';
+      readonly protocol: number;
+      readonly version: string;
+      readonly pid: number;
+      /** What it can do beside what every supervisor of this protocol can; absent in older ones. */
+      readonly capabilities?: readonly string[];
+    }
   | { readonly type: 'item'; readonly id: number; readonly status: ContainerStatus }
   | { readonly type: 'done'; readonly id: number; readonly status?: ContainerStatus; readonly exitCode?: number }
   | { readonly type: 'failed'; readonly id: number; readonly kind: ErrorKind; readonly text: string }
-  | { readonly type: 'event'; readonly event: ContainerEvent };
+  | { readonly type: 'event'; readonly event: ContainerEvent }
+  /** So many more bytes of input may be sent. */
+  | { readonly type: 'window'; readonly id: number; readonly bytes: number };
 
 /** @throws kind `invalid` when the message is larger than a frame may be. */
 export function encodeMessage(message: ClientMessage | SupervisorMessage): Buffer {

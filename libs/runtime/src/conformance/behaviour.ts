@@ -14,7 +14,11 @@ export type BehaviourStep =
   | { readonly step: 'writeEnv'; readonly name: string }
   /** Copies its input to stdout until the input ends. */
   | { readonly step: 'copyStdin' }
-  /** From here on SIGTERM does nothing. */
+  /** Reads one line of its input, or to its end. */
+  | { readonly step: 'readLine' }
+  /** Writes the size of its terminal as a line `<rows> <columns>`, or `no terminal`. */
+  | { readonly step: 'writeSize' }
+  /** From here on SIGTERM and SIGHUP do nothing. */
   | { readonly step: 'ignoreTerm' }
   /** From here on SIGTERM writes the line to stdout and ends with the code. */
   | { readonly step: 'onTerm'; readonly line: string; readonly exitCode: number }

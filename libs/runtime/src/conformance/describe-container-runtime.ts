@@ -2,7 +2,9 @@ import { afterEach, beforeEach, describe } from '@jest/globals';
 import { describeAdoption } from './adoption.js';
 import { describeEvents } from './events.js';
 import { describeExec } from './exec.js';
+import { describeExecStreams } from './exec-streams.js';
 import type { CurrentMachine, RuntimeHarness, RuntimeMachine } from './harness.js';
+import { describeLeases } from './leases.js';
 import { describeLifecycle } from './lifecycle.js';
 import { describeLogFollow } from './log-follow.js';
 import { describeLogs } from './logs.js';
@@ -27,6 +29,8 @@ export function describeContainerRuntime(name: string, harness: RuntimeHarness):
     describeLogs(current);
     describeLogFollow(current, harness);
     describeExec(current, harness);
+    describeExecStreams(current);
     describeAdoption(current);
+    describeLeases(current);
   });
 }

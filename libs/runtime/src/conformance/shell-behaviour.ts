@@ -25,8 +25,12 @@ function stepScript(step: BehaviourStep, directory: string): string {
       return `echo "\${${step.name}-unset}"`;
     case 'copyStdin':
       return 'cat';
+    case 'readLine':
+      return 'read -r input';
+    case 'writeSize':
+      return `stty size 2>/dev/null || echo 'no terminal'`;
     case 'ignoreTerm':
-      return `trap '' TERM`;
+      return `trap '' TERM HUP`;
     case 'onTerm':
       return `trap 'echo "${step.line}"; exit ${step.exitCode}' TERM`;
     case 'gate':

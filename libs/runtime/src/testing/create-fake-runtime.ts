@@ -1,6 +1,8 @@
-import { CloudlessError, type Clock, type ContainerId, type StopSignal } from '@cloudless/base';
+import { CloudlessError, type Clock, type ContainerId, type StopSignal, type Timer } from '@cloudless/base';
+import { EXEC_GRACE_MS } from '../container-runtime.js';
 import type {
   ContainerEvent,
+  ContainerLease,
   ContainerRequest,
   ContainerRuntime,
   ContainerStatus,
@@ -13,12 +15,13 @@ import { PushQueue } from '../push-queue.js';
 import { FakeMachine } from './fake-machine.js';
 import { behaviourOf } from './fake-command.js';
 import { FakeProcess } from './fake-process.js';
+import { FakeTerminalInput } from './fake-terminal-input.js';
 
 /** Needs of a fake runtime. */
 export interface FakeRuntimeOptions {
   readonly clock: Clock;
   /**
-   * Default: `runtime.process`, `limits.cpu`, `limits.memory`. Images are run when `runtime.cri` is among them (and the
+   * Default: `runtime.process`, `limits.cpu`, `limits.memory`, `disconnect.exclusive`, `exec.tty`. Images are run when `runtime.cri` is among them (and the
    * runtime is then called `cri`); a limit is refused when its capability is missing.
    */
   readonly capabilities?: readonly string[];
@@ -37,7 +40,13 @@ export function createFakeRuntime(options: FakeRuntimeOptions): FakeRuntime {
   return new InMemoryRuntime(new FakeMachine(options.clock, options.capabilities ?? DEFAULT_CAPABILITIES));
 }
 
-const DEFAULT_CAPABILITIES: readonly string[] = ['runtime.process', 'limits.cpu', 'limits.memory'];
+const DEFAULT_CAPABILITIES: readonly string[] = [
+  'runtime.process',
+  'limits.cpu',
+  'limits.memory',
+  'disconnect.exclusive',
+  'exec.tty',
+];
 /** A reader of events or output further behind is cut off. */
 const QUEUE_LIMIT = 100_000;
 const OUTPUT_CHUNK_BYTES = 64 * 1024;
@@ -68,6 +77,12 @@ class InMemoryRuntime implements FakeRuntime {
   async stop(containerId: ContainerId, graceMs: number): Promise<ContainerStatus> {
     this.assertOpen();
     return this.machine.find(containerId).stop(graceMs);
+  }
+
+  async renew(leases: ReadonlyMap<ContainerId, ContainerLease | undefined>): Promise<void> {
+    this.assertOpen();
+    this.needs(true, 'disconnect.exclusive', 'lease');
+    for (const [containerId, lease] of leases) if (this.machine.has(containerId)) this.machine.find(containerId).renew(lease);
   }
 
   async remove(containerId: ContainerId): Promise<void> {
@@ -104,6 +119,7 @@ class InMemoryRuntime implements FakeRuntime {
     if (request.command.length === 0) throw new CloudlessError('invalid', 'command: must not be empty');
     if (this.machine.isMissing(request.command[0]))
       throw new CloudlessError('invalid', `command: no executable ${request.command[0]}`);
+    this.needs(request.tty !== undefined, 'exec.tty', 'tty');
     const answer = this.machine.answer(containerId, request);
     if (answer !== undefined) return yield* answer;
     yield* this.run(containerId, request, signal);
@@ -122,21 +138,30 @@ class InMemoryRuntime implements FakeRuntime {
 
   private run(containerId: ContainerId, request: ExecRequest, signal: StopSignal): PushQueue<ExecEvent> {
     const container = this.machine.find(containerId);
-    const output = this.queue<ExecEvent>(signal, () => {
+    let killing: Timer | undefined;
+    const leave = (): void => {
       deadline?.cancel();
-      process.kill();
-    });
+      process.terminate();
+      if (!process.isOver) killing ??= this.machine.clock.setTimer(EXEC_GRACE_MS, () => process.kill());
+    };
+    const output = this.queue<ExecEvent>(signal, leave);
+    const input = request.input === undefined ? undefined : new FakeTerminalInput(request.input, request.tty);
     const process: FakeProcess = new FakeProcess(behaviourOf(request.command), {
       ...this.machine.world,
-      env: container.env,
+      env: { ...container.env, ...request.env },
       stdin: request.stdin ?? new Uint8Array(0),
+      ...(input === undefined ? {} : { input: input.stdin }),
+      ...(request.tty === undefined ? {} : { terminal: () => input?.size ?? request.tty }),
       write: (stream, bytes) => {
+        const to = request.tty === undefined ? stream : 'stdout';
         for (let start = 0; start < bytes.length; start += OUTPUT_CHUNK_BYTES) {
-          output.push({ kind: 'output', stream, data: bytes.slice(start, start + OUTPUT_CHUNK_BYTES) });
+          output.push({ kind: 'output', stream: to, data: bytes.slice(start, start + OUTPUT_CHUNK_BYTES) });
         }
       },
       ended: (exitCode) => {
         deadline?.cancel();
+        killing?.cancel();
+        input?.leave();
         container.commands.delete(process);
         output.push({ kind: 'exited', exitCode });
         output.end();
@@ -151,6 +176,10 @@ class InMemoryRuntime implements FakeRuntime {
             process.kill();
           });
     container.commands.add(process);
+    void input?.pump((reason) => {
+      output.fail(reason);
+      process.kill();
+    });
     if (signal.aborted) process.kill();
     else process.run();
     return output;
@@ -165,6 +194,7 @@ class InMemoryRuntime implements FakeRuntime {
     this.needs(image !== undefined, 'runtime.cri', 'image');
     this.needs(limits.cpuMillis !== undefined, 'limits.cpu', 'limits.cpuMillis');
     this.needs(limits.memoryBytes !== undefined, 'limits.memory', 'limits.memoryBytes');
+    this.needs(request.lease !== undefined, 'disconnect.exclusive', 'lease');
   }
 
   private needs(asked: boolean, capability: string, field: string): void {

@@ -1,6 +1,7 @@
 import { CloudlessError, type Clock, type Timer } from '@cloudless/base';
-import type { ContainerEndpoint, ContainerRequest, ContainerStatus } from '../container-runtime.js';
+import type { ContainerEndpoint, ContainerLease, ContainerRequest, ContainerStatus } from '../container-runtime.js';
 import { exitReason } from '../exit-reason.js';
+import { LEASE_ENDED_REASON, LeaseTimer } from '../lease-timer.js';
 import { behaviourOf } from './fake-command.js';
 import { FakeLog } from './fake-log.js';
 import { FakeProcess, type FakeProcessWorld } from './fake-process.js';
@@ -25,6 +26,7 @@ export class FakeContainer {
   private killAt: { readonly at: number; readonly timer: Timer } | undefined;
   private readonly waiting: ((status: ContainerStatus) => void)[] = [];
   private endReason: string | undefined;
+  private readonly lease: LeaseTimer;
 
   constructor(
     readonly request: ContainerRequest,
@@ -32,6 +34,7 @@ export class FakeContainer {
   ) {
     const { clock, pid, endpoints, world } = deps;
     this.log = new FakeLog(clock);
+    this.lease = new LeaseTimer(clock, (graceMs) => void this.stop(graceMs));
     const { containerId, labels } = request;
     this.current = { containerId, labels: { ...labels }, phase: 'running', pid, startedAtMs: clock.wallTime(), endpoints };
     this.main = new FakeProcess(behaviourOf([...request.command, ...request.args]), {
@@ -54,7 +57,12 @@ export class FakeContainer {
   }
 
   run(): void {
+    if (this.request.lease !== undefined) this.lease.renew(this.request.lease);
     this.main.run();
+  }
+
+  renew(lease: ContainerLease | undefined): void {
+    if (this.current.phase === 'running') this.lease.renew(lease);
   }
 
   stop(graceMs: number): Promise<ContainerStatus> {
@@ -82,10 +90,13 @@ export class FakeContainer {
 
   private ended(exitCode: number, signal?: string): void {
     this.killAt?.timer.cancel();
+    this.lease.cancel();
     const { containerId, labels, startedAtMs, endpoints } = this.current;
-    const reason = this.endReason ?? exitReason(exitCode, signal);
+    const leaseEnded = this.lease.hasEnded;
+    const reason = this.endReason ?? (leaseEnded ? LEASE_ENDED_REASON : exitReason(exitCode, signal));
     const finishedAtMs = this.deps.clock.wallTime();
-    this.current = { containerId, labels, phase: 'exited', startedAtMs, finishedAtMs, exitCode, reason, endpoints };
+    const ended = { containerId, labels, phase: 'exited', startedAtMs, finishedAtMs, exitCode, reason, endpoints } as const;
+    this.current = leaseEnded ? { ...ended, leaseEnded } : ended;
     for (const command of this.commands) command.kill();
     this.log.end();
     this.deps.onExit(this.current);

@@ -1,11 +1,16 @@
 import { assertNever } from '@cloudless/base';
 import type { Behaviour, BehaviourStep } from '../conformance/behaviour.js';
-import type { LogStream } from '../container-runtime.js';
+import type { LogStream, TerminalSize } from '../container-runtime.js';
+import { FakeStdin } from './fake-stdin.js';
 
 /** What a fake process touches outside itself. */
 export interface FakeProcessWorld {
   readonly env: Readonly<Record<string, string>>;
   readonly stdin: Uint8Array;
+  /** Its input as it comes, in place of `stdin`. */
+  readonly input?: FakeStdin;
+  /** Size of its terminal now. */
+  readonly terminal?: () => TerminalSize | undefined;
   write(stream: LogStream, bytes: Uint8Array): void;
   /** Whether the gate is open; otherwise `action` runs once when it opens. */
   whenOpen(gate: string, action: () => void): boolean;
@@ -23,11 +28,17 @@ export class FakeProcess {
   private over = false;
   private onTerm: { readonly line: string; readonly exitCode: number } | 'ignore' | 'die' = 'die';
   private readonly children: string[] = [];
+  private readonly input: FakeStdin;
 
   constructor(
     private readonly behaviour: Behaviour,
     private readonly world: FakeProcessWorld,
-  ) {}
+  ) {
+    this.input = world.input ?? new FakeStdin();
+    if (world.input !== undefined) return;
+    this.input.push(world.stdin);
+    this.input.end();
+  }
 
   /** Goes on with the next steps. */
   run(): void {
@@ -39,7 +50,12 @@ export class FakeProcess {
     }
   }
 
+  get isOver(): boolean {
+    return this.over;
+  }
+
   terminate(): void {
+    if (this.over) return;
     if (this.onTerm === 'ignore') return;
     if (this.onTerm === 'die') return this.end(143, 'SIGTERM');
     this.world.write('stdout', encoder.encode(`${this.onTerm.line}\n`));
@@ -56,6 +72,11 @@ export class FakeProcess {
     this.over = true;
     for (const child of this.children) this.world.childEnded(child);
     this.world.ended(exitCode, signal);
+  }
+
+  private waitForInput(): false {
+    this.input.whenMore(() => this.run());
+    return false;
   }
 
   /** Does a step; false when it waits there. */
@@ -78,8 +99,15 @@ export class FakeProcess {
         world.write('stdout', encoder.encode(`${world.env[step.name] ?? 'unset'}\n`));
         return true;
       case 'copyStdin':
-        world.write('stdout', world.stdin);
+        world.write('stdout', this.input.take());
+        return this.input.ended || this.waitForInput();
+      case 'readLine':
+        return this.input.takeLine() || this.waitForInput();
+      case 'writeSize': {
+        const size = world.terminal?.();
+        world.write('stdout', encoder.encode(size === undefined ? 'no terminal\n' : `${size.rows} ${size.columns}\n`));
         return true;
+      }
       case 'ignoreTerm':
         this.onTerm = 'ignore';
         return true;

@@ -1,0 +1,140 @@
+import { readSync } from 'node:fs';
+import { ReadStream } from 'node:tty';
+import { CloudlessError } from '@cloudless/base';
+import type { TerminalSize } from '@cloudless/runtime';
+import { EXEC_MARK } from '../system/marked-processes.js';
+import { CommandProcess, type CommandOptions, type CommandOutput } from './command-process.js';
+import { resolveExecutable, spawnFailure } from './launch-plan.js';
+import { loadPtyBinding, spawnHelperPath, type PtyBinding } from './pty-binding.js';
+import { TerminalInput } from './terminal-input.js';
+
+/** What a command with a terminal needs. */
+export interface TerminalCommandOptions extends CommandOptions {
+  readonly tty: TerminalSize;
+}
+
+const CHUNK_BYTES = 64 * 1024;
+/** Typed for the end of the input (Ctrl-D). */
+const END_OF_FILE = Uint8Array.of(4);
+/** What is assumed of the terminal of a caller that does not say. */
+const DEFAULT_TERM = 'xterm';
+
+/** One command in a container, in a session and with a terminal of its own. */
+export class TerminalCommand extends CommandProcess {
+  private constructor(
+    pid: number,
+    private readonly fd: number,
+    private readonly binding: PtyBinding,
+    private readonly output: TerminalOutput,
+    private readonly input: TerminalInput,
+    options: TerminalCommandOptions,
+  ) {
+    super(pid, [output], options);
+  }
+
+  /** Starts the command. @throws kind `invalid` when it cannot be started, `unimplemented` where there are no terminals. */
+  static start(options: TerminalCommandOptions): TerminalCommand {
+    const { command, context, execId, tty, clock } = options;
+    const binding = loadPtyBinding();
+    if (binding === undefined) throw new CloudlessError('unimplemented', 'tty: this node lacks the capability exec.tty');
+    const file = resolveExecutable(command, context);
+    const env = { TERM: DEFAULT_TERM, ...context.env, [EXEC_MARK]: execId };
+    let started: TerminalCommand | undefined;
+    const process = fork(binding, file, [
+      ...([file, command.slice(1), Object.entries(env).map(([name, value]) => `${name}=${value}`)] as const),
+      ...([context.workingDir, tty.columns, tty.rows, -1, -1, true, spawnHelperPath()] as const),
+      (code, signal) => started?.exited(signal === 0 ? code : 128 + signal),
+    ]);
+    const input = new TerminalInput(process.fd, clock, options.onInputDrained);
+    const output = new TerminalOutput(process.fd, {
+      onData: (chunk) => (started?.isHeard === false ? undefined : options.onOutput('stdout', chunk)),
+      onEnd: () => started?.outputEnded(),
+      beforeClose: (close) => input.close(close),
+    });
+    started = new TerminalCommand(process.pid, process.fd, binding, output, input, options);
+    return started;
+  }
+
+  writeInput(chunk: Uint8Array): boolean {
+    return this.input.write(chunk);
+  }
+
+  endInput(): void {
+    this.input.write(END_OF_FILE);
+  }
+
+  resize({ columns, rows }: TerminalSize): void {
+    if (columns > 0 && rows > 0 && this.output.isOpen) this.binding.resize(this.fd, columns, rows);
+  }
+
+  protected dropInput(): void {
+    this.input.close(() => undefined);
+  }
+}
+
+function fork(binding: PtyBinding, file: string, args: Parameters<PtyBinding['fork']>): ReturnType<PtyBinding['fork']> {
+  try {
+    return binding.fork(...args);
+  } catch (cause) {
+    throw spawnFailure(cause as NodeJS.ErrnoException, file);
+  }
+}
+
+interface TerminalOutputListener {
+  readonly onData: (chunk: Uint8Array) => void;
+  /** Called once. */
+  readonly onEnd: () => void;
+  /** Is to call `close` when nobody uses the descriptor any more. */
+  readonly beforeClose: (close: () => void) => void;
+}
+
+/** What a terminal shows. */
+class TerminalOutput implements CommandOutput {
+  private readonly stream: ReadStream;
+  private over = false;
+
+  constructor(
+    private readonly fd: number,
+    private readonly listener: TerminalOutputListener,
+  ) {
+    this.stream = new ReadStream(fd);
+    this.stream.on('data', (chunk: Buffer) => this.over || listener.onData(chunk));
+    this.stream.on('error', () => this.ended()); // EIO: no process holds the terminal any more
+    this.stream.on('end', () => this.ended());
+  }
+
+  get isOpen(): boolean {
+    return !this.over;
+  }
+
+  get isPaused(): boolean {
+    return this.stream.isPaused();
+  }
+
+  pause(): void {
+    this.stream.pause();
+  }
+
+  resume(): void {
+    this.stream.resume();
+  }
+
+  finish(): void {
+    if (this.over) return;
+    const chunk = Buffer.allocUnsafe(CHUNK_BYTES);
+    try {
+      for (let length = readSync(this.fd, chunk); length > 0; length = readSync(this.fd, chunk))
+        this.listener.onData(chunk.subarray(0, length));
+    } catch {
+      // EAGAIN or EIO: empty
+    }
+    this.ended();
+  }
+
+  private ended(): void {
+    if (this.over) return;
+    this.over = true;
+    this.listener.beforeClose(() => this.stream.destroy());
+    this.listener.onEnd();
+  }
+}

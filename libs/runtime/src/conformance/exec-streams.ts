@@ -1,0 +1,186 @@
+import { describe, expect, it } from '@jest/globals';
+import type { ContainerId } from '@cloudless/base';
+import { EXEC_GRACE_MS, type ExecEvent, type ExecInput, type ExecRequest } from '../container-runtime.js';
+import { PushQueue } from '../push-queue.js';
+import type { CurrentMachine } from './harness.js';
+import { execOutcome, never, started } from './helpers.js';
+
+const bytes = (text: string): Uint8Array => new TextEncoder().encode(text);
+const stdin = (text: string): ExecInput => ({ kind: 'stdin', data: bytes(text) });
+const SIZE = { columns: 90, rows: 30 };
+const CHUNK_BYTES = 64 * 1024;
+
+/** A command that runs: what it is sent, and what it wrote. */
+class Talk {
+  readonly input = new PushQueue<ExecInput>({ limit: 1_000 });
+  private readonly events: AsyncIterator<ExecEvent>;
+  private text = '';
+
+  constructor(current: CurrentMachine, id: ContainerId, request: Omit<ExecRequest, 'input'>) {
+    this.events = current()
+      .runtime.exec(id, { ...request, input: this.input }, never())
+      [Symbol.asyncIterator]();
+  }
+
+  /** Reads until stdout is as `fits` says; a terminal's line ends count as plain ones. @returns it. */
+  async until(fits: (stdout: string) => boolean): Promise<string> {
+    for (;;) {
+      if (fits(this.text)) return this.text;
+      const next = await this.events.next();
+      if (next.done === true || next.value.kind === 'exited') throw new Error(`the command ended after: ${this.text}`);
+      if (next.value.stream === 'stdout') this.text += new TextDecoder().decode(next.value.data).replaceAll('\r\n', '\n');
+    }
+  }
+
+  /** Reads to the end. @returns the exit code. */
+  async ended(): Promise<number> {
+    for (;;) {
+      const next = await this.events.next();
+      if (next.done === true) throw new Error('no exit code came');
+      if (next.value.kind === 'exited') return next.value.exitCode;
+      this.text += new TextDecoder().decode(next.value.data).replaceAll('\r\n', '\n');
+    }
+  }
+
+  async leave(): Promise<void> {
+    await this.events.return?.();
+  }
+
+  get stdout(): string {
+    return this.text;
+  }
+}
+
+/** Commands whose input comes while they run, those with a terminal, and how they end with their caller. */
+export function describeExecStreams(current: CurrentMachine): void {
+  describe('exec', () => {
+    const holding = (): Promise<ContainerId> =>
+      started(current(), [{ step: 'hold' }], { env: { SHARED: 'container', OWN: 'a' } });
+
+    it('gives input to the command as it comes, and its end', async () => {
+      const talk = new Talk(current, await holding(), { command: current().command([{ step: 'copyStdin' }]) });
+      talk.input.push(stdin('one'));
+      await talk.until((text) => text === 'one');
+      talk.input.push(stdin(' two'));
+      await talk.until((text) => text === 'one two');
+      talk.input.push({ kind: 'end' });
+      expect(await talk.ended()).toBe(0);
+    });
+
+    it('takes the end of the input as the end of what the command reads', async () => {
+      const talk = new Talk(current, await holding(), { command: current().command([{ step: 'copyStdin' }]) });
+      talk.input.push(stdin('all'));
+      talk.input.end();
+      expect([await talk.ended(), talk.stdout]).toEqual([0, 'all']);
+    });
+
+    it('takes no more input than the command reads', async () => {
+      const machine = current();
+      let taken = 0;
+      let left = false;
+      async function* endless(): AsyncGenerator<ExecInput> {
+        try {
+          for (; taken < 1_024; taken += 1) yield { kind: 'stdin', data: new Uint8Array(CHUNK_BYTES) };
+        } finally {
+          left = true;
+        }
+      }
+      const command = machine.command([
+        { step: 'gate', name: 'deaf' },
+        { step: 'exit', code: 3 },
+      ]);
+      const running = execOutcome(machine.runtime, await holding(), { command, input: endless() });
+      await machine.openGate('deaf');
+      expect(await running).toMatchObject({ exitCode: 3, failure: undefined });
+      expect(taken).toBeLessThan(1_024);
+      await machine.elapse(0);
+      expect(left).toBe(true);
+    });
+
+    it('fails as its input fails, and ends the command', async () => {
+      const machine = current();
+      const talk = new Talk(current, await holding(), {
+        command: machine.command([{ step: 'child', name: 'fed' }, { step: 'hold' }]),
+      });
+      const outcome = talk.ended();
+      outcome.catch(() => undefined);
+      await machine.childStarted('fed');
+      talk.input.fail(new Error('the caller broke'));
+      await expect(outcome).rejects.toThrow('the caller broke');
+      await machine.elapse(EXEC_GRACE_MS);
+      await machine.childEnded('fed');
+    });
+
+    it('adds variables to those of the container', async () => {
+      const command = current().command([
+        { step: 'writeEnv', name: 'SHARED' },
+        { step: 'writeEnv', name: 'OWN' },
+      ]);
+      expect(await execOutcome(current().runtime, await holding(), { command, env: { OWN: 'b' } })).toMatchObject({
+        stdout: 'container\nb\n',
+        exitCode: 0,
+      });
+    });
+
+    it('kills a command that does not heed SIGTERM when its caller has gone', async () => {
+      const machine = current();
+      const talk = new Talk(current, await holding(), {
+        command: machine.command([
+          { step: 'ignoreTerm' },
+          { step: 'child', name: 'deaf' },
+          { step: 'write', stream: 'stdout', text: 'up' },
+          { step: 'hold' },
+        ]),
+      });
+      await talk.until((text) => text === 'up');
+      await talk.leave();
+      await machine.elapse(EXEC_GRACE_MS);
+      await machine.childEnded('deaf');
+    });
+
+    it('with a terminal: its size, both streams as one, and the end-of-file character', async () => {
+      const machine = current();
+      const command = machine.command([
+        { step: 'write', stream: 'stderr', text: 'both\n' },
+        { step: 'writeSize' },
+        { step: 'readLine' },
+        { step: 'writeSize' },
+        { step: 'copyStdin' },
+        { step: 'exit', code: 4 },
+      ]);
+      const id = await holding();
+      if (!machine.runtime.capabilities().includes('exec.tty')) {
+        const refused = await execOutcome(machine.runtime, id, { command, tty: SIZE });
+        expect(refused.failure).toMatchObject({ kind: 'unimplemented', message: expect.stringContaining('exec.tty') });
+        return;
+      }
+      const talk = new Talk(current, id, { command, tty: SIZE });
+      await talk.until((text) => text === 'both\n30 90\n');
+      talk.input.push({ kind: 'resize', columns: 40, rows: 10 });
+      talk.input.push(stdin('\n'));
+      await talk.until((text) => text.endsWith('10 40\n'));
+      talk.input.push({ kind: 'end' });
+      expect(await talk.ended()).toBe(4);
+    });
+
+    it('a command with a terminal ends with its caller too', async () => {
+      const machine = current();
+      if (!machine.runtime.capabilities().includes('exec.tty')) return;
+      const command = machine.command([
+        { step: 'child', name: 'shell' },
+        { step: 'write', stream: 'stdout', text: 'up' },
+        { step: 'hold' },
+      ]);
+      const talk = new Talk(current, await holding(), { command, tty: SIZE });
+      await talk.until((text) => text === 'up');
+      await talk.leave();
+      await machine.elapse(EXEC_GRACE_MS);
+      await machine.childEnded('shell');
+    });
+
+    it('without a terminal there is none', async () => {
+      const command = current().command([{ step: 'writeSize' }]);
+      expect(await execOutcome(current().runtime, await holding(), { command })).toMatchObject({ stdout: 'no terminal\n' });
+    });
+  });
+}

@@ -1,0 +1,94 @@
+import { describe, expect, it } from '@jest/globals';
+import type { ContainerId } from '@cloudless/base';
+import type { Behaviour } from './behaviour.js';
+import type { CurrentMachine, RuntimeMachine } from './harness.js';
+import { aContainerId, aRequest, ended, never, started, textOf } from './helpers.js';
+
+/** Much longer than a test may take, and short enough for a mistake to be seen. */
+const LONG_MS = 600_000;
+
+/** A container with a lease ends by itself unless it is renewed. */
+export function describeLeases(current: CurrentMachine): void {
+  describe('lease', () => {
+    it('ends a container that is not renewed, and says so', async () => {
+      const machine = current();
+      const id = await leased(machine, [{ step: 'onTerm', line: 'bye', exitCode: 7 }]);
+      const status = ended(machine.runtime, id);
+      await machine.runtime.renew(new Map([[id, { leaseMs: 20, graceMs: LONG_MS }]]));
+      await machine.elapse(20);
+      expect(await status).toMatchObject({
+        phase: 'exited',
+        exitCode: 7,
+        leaseEnded: true,
+        reason: 'ended by itself: its lease was not renewed',
+      });
+    });
+
+    it('kills what does not end within the grace', async () => {
+      const machine = current();
+      const id = await leased(machine, [{ step: 'ignoreTerm' }]);
+      const status = ended(machine.runtime, id);
+      await machine.runtime.renew(new Map([[id, { leaseMs: 20, graceMs: 30 }]]));
+      await machine.elapse(50);
+      expect(await status).toMatchObject({ exitCode: 137, leaseEnded: true });
+    });
+
+    it('is renewed, made shorter, and given to a container that had none', async () => {
+      const machine = current();
+      const [first, second] = [
+        await started(machine, [{ step: 'hold' }], { lease: { leaseMs: LONG_MS, graceMs: 0 } }),
+        await started(machine, [{ step: 'hold' }]),
+      ];
+      const statuses = [ended(machine.runtime, first), ended(machine.runtime, second)];
+      const lease = { leaseMs: 20, graceMs: 0 };
+      await machine.runtime.renew(
+        new Map([
+          [first, lease],
+          [second, lease],
+          [aContainerId(), lease],
+        ]),
+      );
+      await machine.elapse(20);
+      expect(await Promise.all(statuses)).toMatchObject([{ leaseEnded: true }, { leaseEnded: true }]);
+    });
+
+    it('lets a renewed container run', async () => {
+      const machine = current();
+      const { runtime } = machine;
+      const request = aRequest(machine, [{ step: 'hold' }], { lease: { leaseMs: 5_000, graceMs: 0 } });
+      await runtime.start(request);
+      await runtime.renew(new Map([[request.containerId, { leaseMs: LONG_MS, graceMs: 0 }]]));
+      await machine.elapse(5_000);
+      expect(await runtime.list()).toMatchObject([{ containerId: request.containerId, phase: 'running' }]);
+      const stopped = await runtime.stop(request.containerId, 0);
+      expect(stopped.leaseEnded).toBeUndefined();
+    });
+
+    it('is taken away: the container then runs without end', async () => {
+      const machine = current();
+      const { runtime } = machine;
+      const id = await started(machine, [{ step: 'hold' }], { lease: { leaseMs: 1_000, graceMs: 0 } });
+      await runtime.renew(new Map([[id, undefined]]));
+      await machine.elapse(1_000);
+      expect(await runtime.list()).toMatchObject([{ containerId: id, phase: 'running' }]);
+      await runtime.stop(id, 0);
+    });
+
+    it('holds over a restart of the caller', async () => {
+      const machine = current();
+      const id = await started(machine, [{ step: 'hold' }], { lease: { leaseMs: 400, graceMs: 0 } });
+      const again = await machine.reopen();
+      const status = ended(again, id);
+      await machine.elapse(400);
+      expect(await status).toMatchObject({ leaseEnded: true });
+    });
+  });
+}
+
+/** A container with a long lease that has done these steps and stays. */
+async function leased(machine: RuntimeMachine, behaviour: Behaviour): Promise<ContainerId> {
+  const steps: Behaviour = [...behaviour, { step: 'write', stream: 'stdout', text: 'up\n' }, { step: 'hold' }];
+  const id = await started(machine, steps, { lease: { leaseMs: LONG_MS, graceMs: 0 } });
+  for await (const line of machine.runtime.logs(id, { follow: true }, never())) if (textOf(line) === 'up') break;
+  return id;
+}
