@@ -12,6 +12,7 @@ import {
   PlacementSchema,
   type Disconnect,
   type Placement,
+  type Probe,
   type WorkloadSpec,
 } from './gen.js';
 
@@ -36,6 +37,12 @@ export const DEFAULTS = {
   pauseMs: 0,
   maxSkew: 1,
   topology: 'node',
+  probeInitialDelayMs: 0,
+  probePeriodMs: 10_000,
+  probeTimeoutMs: 1_000,
+  probeSuccessThreshold: 1,
+  probeFailureThreshold: 3,
+  probePath: '/',
   namespace: 'default',
   pageSize: 100,
   maxPageSize: 1_000,
@@ -79,6 +86,9 @@ export function withDefaults(spec: WorkloadSpec): WorkloadSpec {
   full.rollout.pauseDuration ??= durationFromMs(DEFAULTS.pauseMs);
   full.disconnect ??= create(DisconnectSchema);
   fillDisconnect(full.disconnect);
+  for (const probe of [full.livenessProbe, full.readinessProbe, full.startupProbe]) {
+    if (probe !== undefined) fillProbe(probe);
+  }
   return full;
 }
 
@@ -87,6 +97,34 @@ function fillPlacement({ spread, affinity, antiAffinity }: Placement): void {
   for (const term of [...(affinity?.workloads ?? []), ...(antiAffinity?.workloads ?? [])]) {
     if (term.topology === '') term.topology = DEFAULTS.topology;
   }
+}
+
+function fillProbe(probe: Probe): void {
+  probe.initialDelay ??= durationFromMs(DEFAULTS.probeInitialDelayMs);
+  probe.period ??= durationFromMs(DEFAULTS.probePeriodMs);
+  probe.timeout ??= durationFromMs(DEFAULTS.probeTimeoutMs);
+  if (probe.successThreshold === 0) probe.successThreshold = DEFAULTS.probeSuccessThreshold;
+  if (probe.failureThreshold === 0) probe.failureThreshold = DEFAULTS.probeFailureThreshold;
+  if (probe.check.case === 'http' && probe.check.value.path === '') probe.check.value.path = DEFAULTS.probePath;
+}
+
+/** What a workload wants of replicas whose node is cut off, milliseconds. */
+export interface DisconnectTimes {
+  /** Without contact for so long an exclusive replica stops itself; absent: it runs on. */
+  readonly stopAfterMs?: number;
+  /** From the end of its node's lease to its replacement. */
+  readonly lostAfterMs: number;
+}
+
+/** The disconnect part of a spec, with its defaults. */
+export function disconnectTimesOf(spec: Pick<WorkloadSpec, 'disconnect'> | undefined): DisconnectTimes {
+  const disconnect = spec?.disconnect === undefined ? create(DisconnectSchema) : clone(DisconnectSchema, spec.disconnect);
+  fillDisconnect(disconnect);
+  const { mode, stopAfter, lostAfter } = disconnect;
+  return {
+    lostAfterMs: lostAfter === undefined ? DEFAULTS.lostAfterMs : durationMs(lostAfter),
+    ...(mode === Disconnect_Mode.EXCLUSIVE && stopAfter !== undefined ? { stopAfterMs: durationMs(stopAfter) } : {}),
+  };
 }
 
 /** Exclusive replicas are given twice the time in which they stop themselves. */

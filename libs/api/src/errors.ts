@@ -29,6 +29,11 @@ export function kindOfCode(code: Code): ErrorKind {
   return kindOf.get(code) ?? 'internal';
 }
 
+/** A code as texts show it: `already_exists`. */
+export function codeName(code: Code): string {
+  return (Code[code] ?? 'Unknown').replaceAll(/(?<=[a-z])[A-Z]/g, (letter) => `_${letter}`).toLowerCase();
+}
+
 /**
  * What goes to the caller: a `ConnectError` passes, our kinds get their code, the rest is `internal error` and keeps its
  * cause on this side. A wait that was stopped gives the reason of its signal, as that of a call whose deadline has passed.

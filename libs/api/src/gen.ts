@@ -1,7 +1,9 @@
 /** The generated types and services of the published API. */
+export * from './gen/cloudless/api/admin_pb.js';
 export * from './gen/cloudless/api/agent_service_pb.js';
 export * from './gen/cloudless/api/coordinator_service_pb.js';
 export * from './gen/cloudless/api/event_pb.js';
+export * from './gen/cloudless/api/exec_pb.js';
 export * from './gen/cloudless/api/logs_pb.js';
 export * from './gen/cloudless/api/node_pb.js';
 export * from './gen/cloudless/api/session_pb.js';

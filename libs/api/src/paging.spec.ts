@@ -4,36 +4,58 @@ import { pageOf } from './index.js';
 const byCode = (a: string, b: string): number => (a < b ? -1 : a > b ? 1 : 0);
 const descending = (a: string, b: string): number => byCode(b, a);
 const identity = (key: string): string => key;
+const all = { filter: ['things'] };
 const key = fc.string({ unit: fc.constantFrom('a', 'b', '/', '%', 'é', '💥', ' '), maxLength: 6 });
 
 describe('pageOf', () => {
   const items = Array.from({ length: 250 }, (_, index) => `n${String(index).padStart(3, '0')}`);
 
   it('gives 100 when no size is asked for, and no token on the last page', () => {
-    const first = pageOf(items, identity, { pageSize: 0, pageToken: '' });
-    const second = pageOf(items, identity, { pageSize: 0, pageToken: first.nextPageToken });
-    const third = pageOf(items, identity, { pageSize: 0, pageToken: second.nextPageToken });
+    const first = pageOf(items, identity, { pageSize: 0, pageToken: '' }, all);
+    const second = pageOf(items, identity, { pageSize: 0, pageToken: first.nextPageToken }, all);
+    const third = pageOf(items, identity, { pageSize: 0, pageToken: second.nextPageToken }, all);
     expect([first, second, third].map((page) => page.items.length)).toEqual([100, 100, 50]);
     expect([...first.items, ...second.items, ...third.items]).toEqual(items);
     expect(third.nextPageToken).toBe('');
   });
 
   it('gives no token when the page ends with the list', () => {
-    expect(pageOf(items, identity, { pageSize: 250, pageToken: '' }).nextPageToken).toBe('');
-    expect(pageOf([], identity, { pageSize: 5, pageToken: '' })).toEqual({ items: [], nextPageToken: '' });
+    expect(pageOf(items, identity, { pageSize: 250, pageToken: '' }, all).nextPageToken).toBe('');
+    expect(pageOf([], identity, { pageSize: 5, pageToken: '' }, all)).toEqual({ items: [], nextPageToken: '' });
   });
 
   it.each([-1, 1_001, 1.5, Number.NaN])('refuses a size of %p', (pageSize) => {
-    expect(() => pageOf(items, identity, { pageSize, pageToken: '' })).toThrow(
+    expect(() => pageOf(items, identity, { pageSize, pageToken: '' }, all)).toThrow(
       expect.objectContaining({ violations: [{ field: 'page_size', message: 'must be from 0 to 1000' }] }),
     );
   });
 
-  it.each(['x', 'n001', 'p2.n001', 'p1.%', 'p1.%FF'])('refuses the token %p, which it did not make', (pageToken) => {
-    const message = 'is not one this server made; pass next_page_token of the last page unchanged';
-    expect(() => pageOf(items, identity, { pageSize: 5, pageToken })).toThrow(
-      expect.objectContaining({ violations: [{ field: 'page_token', message }] }),
-    );
+  it.each(['x', 'n001', 'p1.n001', 'p2.n001', 'p2.0123456789abcdef.%', 'p2.0123456789abcdef.%FF', 'p2.0123456789ABCDEF.a'])(
+    'refuses the token %p, which it did not make',
+    (pageToken) => {
+      const message = 'is not one this server made; pass next_page_token of the last page unchanged';
+      expect(() => pageOf(items, identity, { pageSize: 5, pageToken }, all)).toThrow(
+        expect.objectContaining({ violations: [{ field: 'page_token', message }] }),
+      );
+    },
+  );
+
+  it('refuses a token of a list with another filter, and only that', () => {
+    const first = { filter: ['things', 'a', 'b'] };
+    const { nextPageToken: pageToken } = pageOf(items, identity, { pageSize: 5, pageToken: '' }, first);
+    expect(pageOf(items, identity, { pageSize: 2, pageToken }, { filter: ['things', 'a', 'b'] }).items).toEqual(['n005', 'n006']);
+    const message = 'is of a list with another filter; repeat the filter of the first page, or begin without a token';
+    for (const filter of [
+      ['things', 'a'],
+      ['things', 'ab', ''],
+      ['things', 'a', 'c'],
+      ['things', 'a', 'b', true],
+      ['others', 'a', 'b'],
+    ]) {
+      expect(() => pageOf(items, identity, { pageSize: 5, pageToken }, { filter })).toThrow(
+        expect.objectContaining({ violations: [{ field: 'page_token', message }] }),
+      );
+    }
   });
 
   it('joins to the whole list, whatever the size, forwards and backwards', () => {
@@ -47,7 +69,7 @@ describe('pageOf', () => {
           const read: string[] = [];
           let pageToken = '';
           do {
-            const page = pageOf(sorted, identity, { pageSize, pageToken }, compare);
+            const page = pageOf(sorted, identity, { pageSize, pageToken }, { ...all, compare });
             expect(page.items.length).toBeLessThanOrEqual(pageSize);
             read.push(...page.items);
             pageToken = page.nextPageToken;
@@ -75,7 +97,7 @@ describe('pageOf', () => {
           let pageToken = '';
           let step = 0;
           do {
-            const page = pageOf([...present].sort(compare), identity, { pageSize, pageToken }, compare);
+            const page = pageOf([...present].sort(compare), identity, { pageSize, pageToken }, { ...all, compare });
             for (const item of page.items) expect(present.has(item)).toBe(true);
             read.push(...page.items);
             pageToken = page.nextPageToken;

@@ -2,6 +2,8 @@ import { create, type DescField, type DescMessage, type MessageInitShape } from 
 import { durationFromMs } from '@bufbuild/protobuf/wkt';
 import fc from 'fast-check';
 import {
+  Disconnect_Mode as Mode,
+  DisconnectSchema,
   Port_Protocol,
   RestartPolicy_Policy as Restart,
   WorkloadSpecSchema,
@@ -158,8 +160,38 @@ describe('checkSpec', () => {
       name: 'no retries of what is never restarted',
       spec: { command: ['a'], restart: { policy: Restart.NEVER, maxRetries: 0 } },
     },
+    { name: 'a wait before a replacement', spec: { command: ['a'], disconnect: { lostAfter: durationFromMs(1) } } },
+    { name: 'exclusive replicas', spec: { command: ['a'], disconnect: { mode: Mode.EXCLUSIVE } } },
+    {
+      name: 'exclusive replicas with the shortest times',
+      spec: {
+        command: ['a'],
+        disconnect: { mode: Mode.EXCLUSIVE, stopAfter: durationFromMs(3_000), lostAfter: durationFromMs(6_000) },
+      },
+    },
   ])('accepts $name', ({ spec }) => {
     expect(() => checkSpec(create(WorkloadSpecSchema, spec))).not.toThrow();
+  });
+
+  it.each<{ name: string; disconnect: MessageInitShape<typeof DisconnectSchema>; message: string }>([
+    {
+      name: 'stop_after of replicas that never stop themselves',
+      disconnect: { stopAfter: durationFromMs(5_000) },
+      message: 'spec.disconnect.stop_after: only replicas in mode EXCLUSIVE stop themselves; set spec.disconnect.mode',
+    },
+    {
+      name: 'stop_after below the lease',
+      disconnect: { mode: Mode.EXCLUSIVE, stopAfter: durationFromMs(2_999) },
+      message: 'spec.disconnect.stop_after: 2999 ms is below 3000 ms, the lease of a node',
+    },
+    {
+      name: 'lost_after below twice stop_after',
+      disconnect: { mode: Mode.EXCLUSIVE, lostAfter: durationFromMs(19_999) },
+      message:
+        'spec.disconnect.lost_after: 19999 ms is below twice stop_after (20000 ms): the old replica could still run when its replacement starts',
+    },
+  ])('refuses $name', ({ disconnect, message }) => {
+    expect(() => checkSpec(aSpec({ command: ['a'], disconnect }))).toThrow(message);
   });
 
   it('lists everything that is wrong', () => {
@@ -211,10 +243,19 @@ const SUPPORTED = [
   ...['topology', 'mode', 'max_skew'].map((name) => `placement.spread.${name}`),
   'restart.policy',
   'restart.max_retries',
+  ...['liveness_probe', 'readiness_probe', 'startup_probe'].flatMap((probe) =>
+    [
+      ...['exec.command', 'http.path', 'http.port', 'http.headers', 'tcp.port', 'grpc.port', 'grpc.service'],
+      ...['initial_delay', 'period', 'timeout', 'success_threshold', 'failure_threshold'],
+    ].map((leaf) => `${probe}.${leaf}`),
+  ),
   'rollout.max_surge',
   'rollout.max_unavailable',
   'rollout.min_available',
   'rollout.min_ready_duration',
+  'disconnect.mode',
+  'disconnect.lost_after',
+  'disconnect.stop_after',
 ];
 
 interface Leaf {
@@ -282,9 +323,6 @@ describe('refuseUnsupported', () => {
     {
       name: 'an empty message everywhere',
       spec: {
-        livenessProbe: {},
-        readinessProbe: {},
-        startupProbe: {},
         security: {},
         network: {},
         imagePull: {},
@@ -352,18 +390,8 @@ describe('refuseUnsupported', () => {
   it('depends on the refused leaves alone: without them any spec passes', () => {
     const refused = leaves.filter(({ path }) => !SUPPORTED.includes(path)).map(({ path }) => path);
     const inLists = /^(ports|placement\.tolerations|volumes|secrets|rollout\.steps)\./;
-    const wholes = [
-      'volumes',
-      'secrets',
-      'rollout.steps',
-      'ports',
-      'placement.tolerations',
-      'priority',
-      'liveness_probe',
-      'readiness_probe',
-      'startup_probe',
-    ];
-    const clearable = [...refused.filter((path) => !inLists.test(path) && !path.includes('_probe.')), ...wholes];
+    const wholes = ['volumes', 'secrets', 'rollout.steps', 'ports', 'placement.tolerations', 'priority'];
+    const clearable = [...refused.filter((path) => !inLists.test(path)), ...wholes];
     fc.assert(
       fc.property(arbMessage(WorkloadSpecSchema), (spec) => {
         const cleared = updateSpec(spec, create(WorkloadSpecSchema), clearable);

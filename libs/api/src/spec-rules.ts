@@ -1,10 +1,9 @@
 import { CloudlessError, InvalidInputError, type Violation } from '@cloudless/base';
 import { isFieldSet, type DescMessage, type Message } from '@bufbuild/protobuf';
 import { durationMs, type Duration } from '@bufbuild/protobuf/wkt';
-import { DEFAULTS, portNameOf } from './defaults.js';
+import { DEFAULTS, disconnectTimesOf, portNameOf } from './defaults.js';
+import { probeRules } from './probe-rules.js';
 import {
-  Disconnect_Mode,
-  ProbeSchema,
   Rollout_OnFailure,
   Rollout_Promotion,
   Rollout_Strategy,
@@ -22,7 +21,14 @@ import {
  * @throws {@link InvalidInputError} with the paths below `spec`.
  */
 export function checkSpec(spec: WorkloadSpec): void {
-  const violations = [...startRules(spec), ...portRules(spec), ...resourceRules(spec), ...restartRules(spec)];
+  const violations = [
+    ...startRules(spec),
+    ...portRules(spec),
+    ...resourceRules(spec),
+    ...restartRules(spec),
+    ...probeRules(spec),
+    ...disconnectRules(spec),
+  ];
   if (violations.length > 0) throw new InvalidInputError(violations);
 }
 
@@ -98,6 +104,35 @@ function* restartRules(spec: WorkloadSpec): Generator<Violation> {
   }
 }
 
+/** Shorter than the lease of a node, a single lost ping would stop replicas. */
+const MIN_STOP_AFTER_MS = 3_000;
+
+function* disconnectRules({ disconnect }: WorkloadSpec): Generator<Violation> {
+  if (disconnect === undefined) return;
+  const { stopAfterMs, lostAfterMs } = disconnectTimesOf({ disconnect });
+  if (stopAfterMs === undefined) {
+    if (differs(disconnect.stopAfter, DEFAULTS.stopAfterMs)) {
+      yield {
+        field: 'spec.disconnect.stop_after',
+        message: 'only replicas in mode EXCLUSIVE stop themselves; set spec.disconnect.mode',
+      };
+    }
+    return;
+  }
+  if (stopAfterMs < MIN_STOP_AFTER_MS) {
+    yield {
+      field: 'spec.disconnect.stop_after',
+      message: `${stopAfterMs} ms is below ${MIN_STOP_AFTER_MS} ms, the lease of a node`,
+    };
+  }
+  if (lostAfterMs < 2 * stopAfterMs) {
+    yield {
+      field: 'spec.disconnect.lost_after',
+      message: `${lostAfterMs} ms is below twice stop_after (${2 * stopAfterMs} ms): the old replica could still run when its replacement starts`,
+    };
+  }
+}
+
 /**
  * Refuses what is part of the API and not built. A field set to its default is never refused.
  * @throws kind `unimplemented`, naming each field.
@@ -112,13 +147,10 @@ export function refuseUnsupported(spec: WorkloadSpec): void {
 }
 
 function unsupportedFields(spec: WorkloadSpec): string[] {
-  const { rollout, disconnect, resources, placement } = spec;
+  const { rollout, resources, placement } = spec;
   const checks: readonly (readonly [string, boolean])[] = [
     ['spec.mode', spec.mode !== WorkloadSpec_Mode.REPLICATED],
     ['spec.priority (over 100 would preempt)', (spec.priority ?? DEFAULTS.priority) > 100],
-    ['spec.liveness_probe', isPresent(ProbeSchema, spec.livenessProbe)],
-    ['spec.readiness_probe', isPresent(ProbeSchema, spec.readinessProbe)],
-    ['spec.startup_probe', isPresent(ProbeSchema, spec.startupProbe)],
     ['spec.security', isPresent(SecurityContextSchema, spec.security)],
     ['spec.volumes', spec.volumes.length > 0],
     ['spec.network', isPresent(NetworkSchema, spec.network)],
@@ -138,9 +170,6 @@ function unsupportedFields(spec: WorkloadSpec): string[] {
     ['spec.rollout.pause_duration', differs(rollout?.pauseDuration, DEFAULTS.pauseMs)],
     ['spec.rollout.promotion', (rollout?.promotion ?? Rollout_Promotion.AUTO) !== Rollout_Promotion.AUTO],
     ['spec.rollout.steps', (rollout?.steps.length ?? 0) > 0],
-    ['spec.disconnect.mode', (disconnect?.mode ?? Disconnect_Mode.AVAILABLE) !== Disconnect_Mode.AVAILABLE],
-    ['spec.disconnect.lost_after', differs(disconnect?.lostAfter, DEFAULTS.lostAfterMs)],
-    ['spec.disconnect.stop_after', differs(disconnect?.stopAfter, DEFAULTS.stopAfterMs)],
   ];
   return checks.filter(([, refused]) => refused).map(([field]) => field);
 }

@@ -135,6 +135,12 @@ describe('requests', () => {
   });
 });
 
+it('names fifty problems of a thousand, and how many there are', () => {
+  const problems = inSpec({ ports: Array.from({ length: 1_000 }, () => ({})) });
+  expect(problems).toHaveLength(51);
+  expect(problems.at(-1)).toMatch(/^and more, \d{4} problems in all$/);
+});
+
 describe('specs', () => {
   it.each<{ name: string; spec: SpecInit; expected: string[] }>([
     { name: 'replicas below 0', spec: { replicas: -1 }, expected: ['spec.replicas: must be from 0 to 1000000'] },

@@ -3,14 +3,19 @@ import { create, type DescMessage, type DescService, type Message } from '@bufbu
 import { pathToString } from '@bufbuild/protobuf/reflect';
 import { createValidator, type Violation as RuleViolation } from '@bufbuild/protovalidate';
 import type { Interceptor } from '@connectrpc/connect';
+import { AdminService } from './gen/cloudless/api/admin_pb.js';
+import { AgentService } from './gen/cloudless/api/agent_service_pb.js';
+import { CoordinatorService } from './gen/cloudless/api/coordinator_service_pb.js';
+import { dropUnusedRules } from './used-rules.js';
 import { textOfViolation } from './violation-text.js';
 import { malformedTimes } from './well-formed-times.js';
 
+dropUnusedRules([CoordinatorService, AgentService, AdminService].map(({ file }) => file));
 const validator = createValidator();
 
 /**
  * Checks a message against the rules declared in its proto.
- * @throws {@link InvalidInputError} listing every violation with the path of its field.
+ * @throws {@link InvalidInputError} listing every violation with the path of its field, of many the first 50.
  */
 export function validateMessage<Desc extends DescMessage>(schema: Desc, message: Message): void {
   const malformed = [...malformedTimes(schema, message)]; // first: the rules cannot be run over such values
@@ -18,7 +23,19 @@ export function validateMessage<Desc extends DescMessage>(schema: Desc, message:
   const result = validator.validate(schema, message as never);
   if (result.kind === 'valid') return;
   if (result.kind === 'error') throw new CloudlessError('internal', 'a validation rule failed to run', { cause: result.error });
-  throw new InvalidInputError(toViolations(result.violations));
+  throw new InvalidInputError(
+    atMost(MAX_VIOLATIONS, toViolations(result.violations.slice(0, MAX_LOOKED_AT)), result.violations.length),
+  );
+}
+
+/** Nobody reads more problems than this; a request of one kilobyte must not be answered with a megabyte of them. */
+const MAX_VIOLATIONS = 50;
+/** Violations worth a text: some of them go without saying. */
+const MAX_LOOKED_AT = 200;
+
+function atMost(count: number, shown: readonly Violation[], found: number): readonly Violation[] {
+  if (shown.length <= count) return shown;
+  return [...shown.slice(0, count), { field: '', message: `and more, ${found} problems in all` }];
 }
 
 /** An empty value also fails its pattern: that goes without saying. */

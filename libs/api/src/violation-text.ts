@@ -12,6 +12,9 @@ export const patternTexts: Readonly<Record<string, string>> = {
   '^[0-9a-f]{12,64}$': HEX_DIGITS,
   '^(|process|cri)$': 'must be process, cri or empty',
   '^[^=]+$': 'must be a name without "="',
+  '^(/[!-~]*)?$': 'must begin with "/" and be percent-encoded: no spaces or other than visible ASCII characters',
+  "^[!#$%&'*+.^_`|~0-9A-Za-z-]+$": "must be a header name: letters, digits and !#$%&'*+.^_`|~-",
+  '^[\\t -~]*$': 'must be visible ASCII characters and spaces',
   '^[A-Za-z0-9]([A-Za-z0-9._/-]*[A-Za-z0-9])?$':
     'must be letters, digits, ".", "_", "/" and "-", beginning and ending with a letter or digit',
   '^([A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?)?$':

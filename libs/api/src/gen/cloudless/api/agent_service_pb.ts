@@ -4,6 +4,8 @@
 
 import type { GenFile, GenService } from "@bufbuild/protobuf/codegenv2";
 import { fileDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
+import type { ExecRequestSchema, ExecResponseSchema, PortForwardRequestSchema, PortForwardResponseSchema } from "./exec_pb.js";
+import { file_cloudless_api_exec } from "./exec_pb.js";
 import type { ContainerStatusSchema, ExecCommandRequestSchema, ExecCommandResponseSchema, GetContainerStatusRequestSchema, ListContainersRequestSchema, ListContainersResponseSchema, LogEntrySchema, StreamLogsRequestSchema } from "./logs_pb.js";
 import { file_cloudless_api_logs } from "./logs_pb.js";
 
@@ -11,7 +13,7 @@ import { file_cloudless_api_logs } from "./logs_pb.js";
  * Describes the file cloudless/api/agent_service.proto.
  */
 export const file_cloudless_api_agent_service: GenFile = /*@__PURE__*/
-  fileDesc("CiFjbG91ZGxlc3MvYXBpL2FnZW50X3NlcnZpY2UucHJvdG8SDWNsb3VkbGVzcy5hcGky7gIKDEFnZW50U2VydmljZRJJCgpTdHJlYW1Mb2dzEiAuY2xvdWRsZXNzLmFwaS5TdHJlYW1Mb2dzUmVxdWVzdBoXLmNsb3VkbGVzcy5hcGkuTG9nRW50cnkwARJUCgtFeGVjQ29tbWFuZBIhLmNsb3VkbGVzcy5hcGkuRXhlY0NvbW1hbmRSZXF1ZXN0GiIuY2xvdWRsZXNzLmFwaS5FeGVjQ29tbWFuZFJlc3BvbnNlEl4KEkdldENvbnRhaW5lclN0YXR1cxIoLmNsb3VkbGVzcy5hcGkuR2V0Q29udGFpbmVyU3RhdHVzUmVxdWVzdBoeLmNsb3VkbGVzcy5hcGkuQ29udGFpbmVyU3RhdHVzEl0KDkxpc3RDb250YWluZXJzEiQuY2xvdWRsZXNzLmFwaS5MaXN0Q29udGFpbmVyc1JlcXVlc3QaJS5jbG91ZGxlc3MuYXBpLkxpc3RDb250YWluZXJzUmVzcG9uc2ViBnByb3RvMw", [file_cloudless_api_logs]);
+  fileDesc("CiFjbG91ZGxlc3MvYXBpL2FnZW50X3NlcnZpY2UucHJvdG8SDWNsb3VkbGVzcy5hcGkyjQQKDEFnZW50U2VydmljZRJJCgpTdHJlYW1Mb2dzEiAuY2xvdWRsZXNzLmFwaS5TdHJlYW1Mb2dzUmVxdWVzdBoXLmNsb3VkbGVzcy5hcGkuTG9nRW50cnkwARJUCgtFeGVjQ29tbWFuZBIhLmNsb3VkbGVzcy5hcGkuRXhlY0NvbW1hbmRSZXF1ZXN0GiIuY2xvdWRsZXNzLmFwaS5FeGVjQ29tbWFuZFJlc3BvbnNlEkMKBEV4ZWMSGi5jbG91ZGxlc3MuYXBpLkV4ZWNSZXF1ZXN0GhsuY2xvdWRsZXNzLmFwaS5FeGVjUmVzcG9uc2UoATABElgKC1BvcnRGb3J3YXJkEiEuY2xvdWRsZXNzLmFwaS5Qb3J0Rm9yd2FyZFJlcXVlc3QaIi5jbG91ZGxlc3MuYXBpLlBvcnRGb3J3YXJkUmVzcG9uc2UoATABEl4KEkdldENvbnRhaW5lclN0YXR1cxIoLmNsb3VkbGVzcy5hcGkuR2V0Q29udGFpbmVyU3RhdHVzUmVxdWVzdBoeLmNsb3VkbGVzcy5hcGkuQ29udGFpbmVyU3RhdHVzEl0KDkxpc3RDb250YWluZXJzEiQuY2xvdWRsZXNzLmFwaS5MaXN0Q29udGFpbmVyc1JlcXVlc3QaJS5jbG91ZGxlc3MuYXBpLkxpc3RDb250YWluZXJzUmVzcG9uc2ViBnByb3RvMw", [file_cloudless_api_exec, file_cloudless_api_logs]);
 
 /**
  * Served by each agent for its own containers, and by the coordinator for those of all nodes.
@@ -34,6 +36,26 @@ export const AgentService: GenService<{
     methodKind: "unary";
     input: typeof ExecCommandRequestSchema;
     output: typeof ExecCommandResponseSchema;
+  },
+  /**
+   * A command with input and output as they come.
+   *
+   * @generated from rpc cloudless.api.AgentService.Exec
+   */
+  exec: {
+    methodKind: "bidi_streaming";
+    input: typeof ExecRequestSchema;
+    output: typeof ExecResponseSchema;
+  },
+  /**
+   * One TCP connection to a declared port.
+   *
+   * @generated from rpc cloudless.api.AgentService.PortForward
+   */
+  portForward: {
+    methodKind: "bidi_streaming";
+    input: typeof PortForwardRequestSchema;
+    output: typeof PortForwardResponseSchema;
   },
   /**
    * @generated from rpc cloudless.api.AgentService.GetContainerStatus

@@ -7,9 +7,11 @@ import { enumDesc, fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf
 import { file_buf_validate_validate } from "@bufbuild/protovalidate/gen/buf/validate/validate_pb.js";
 import type { ListEventsRequestSchema, ListEventsResponseSchema, WatchEventsRequestSchema, WatchEventsResponseSchema } from "./event_pb.js";
 import { file_cloudless_api_event } from "./event_pb.js";
+import type { ExecRequestSchema, ExecResponseSchema, PortForwardRequestSchema, PortForwardResponseSchema } from "./exec_pb.js";
+import { file_cloudless_api_exec } from "./exec_pb.js";
 import type { ExecCommandRequestSchema, ExecCommandResponseSchema, LogEntrySchema, StreamLogsRequestSchema } from "./logs_pb.js";
 import { file_cloudless_api_logs } from "./logs_pb.js";
-import type { CordonNodeRequestSchema, DrainNodeRequestSchema, GetNodeRequestSchema, ListNodesRequestSchema, ListNodesResponseSchema, NodeSchema, RemoveNodeRequestSchema, RemoveNodeResponseSchema, UncordonNodeRequestSchema, UpdateNodeRequestSchema } from "./node_pb.js";
+import type { ConfirmNodeLostRequestSchema, CordonNodeRequestSchema, DrainNodeRequestSchema, GetNodeRequestSchema, ListNodesRequestSchema, ListNodesResponseSchema, NodeSchema, RemoveNodeRequestSchema, RemoveNodeResponseSchema, UncordonNodeRequestSchema, UpdateNodeRequestSchema, WatchNodesRequestSchema, WatchNodesResponseSchema } from "./node_pb.js";
 import { file_cloudless_api_node } from "./node_pb.js";
 import type { AgentMessageSchema, CoordinatorMessageSchema, EnrollNodeRequestSchema, EnrollNodeResponseSchema, HeartbeatRequestSchema, HeartbeatResponseSchema, TunnelFrameSchema } from "./session_pb.js";
 import { file_cloudless_api_session } from "./session_pb.js";
@@ -23,7 +25,72 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file cloudless/api/coordinator_service.proto.
  */
 export const file_cloudless_api_coordinator_service: GenFile = /*@__PURE__*/
-  fileDesc("CidjbG91ZGxlc3MvYXBpL2Nvb3JkaW5hdG9yX3NlcnZpY2UucHJvdG8SDWNsb3VkbGVzcy5hcGki4gEKFUNyZWF0ZVdvcmtsb2FkUmVxdWVzdBI+CgluYW1lc3BhY2UYASABKAlCK7pIKHImGD8yIl4oW2EtejAtOV0oW2EtejAtOS1dKlthLXowLTldKT8pPyQSOAoEbmFtZRgCIAEoCUIqukgnciUQARg/Mh9eW2EtejAtOV0oW2EtejAtOS1dKlthLXowLTldKT8kEjEKBHNwZWMYAyABKAsyGy5jbG91ZGxlc3MuYXBpLldvcmtsb2FkU3BlY0IGukgDyAEBEhwKCnJlcXVlc3RfaWQYBCABKAlCCLpIBXIDKIACIogCChVVcGRhdGVXb3JrbG9hZFJlcXVlc3QSGgoJbmFtZXNwYWNlGAEgASgJQge6SARyAhg/EhcKBG5hbWUYAiABKAlCCbpIBnIEEAEYPxIxCgRzcGVjGAMgASgLMhsuY2xvdWRsZXNzLmFwaS5Xb3JrbG9hZFNwZWNCBrpIA8gBARIvCgt1cGRhdGVfbWFzaxgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5GaWVsZE1hc2sSHAoKcmVxdWVzdF9pZBgFIAEoCUIIukgFcgMogAISIAoTZXhwZWN0ZWRfZ2VuZXJhdGlvbhgGIAEoA0gAiAEBQhYKFF9leHBlY3RlZF9nZW5lcmF0aW9uItcBChRTY2FsZVdvcmtsb2FkUmVxdWVzdBIaCgluYW1lc3BhY2UYASABKAlCB7pIBHICGD8SFwoEbmFtZRgCIAEoCUIJukgGcgQQARg/EiUKCHJlcGxpY2FzGAMgASgFQg66SAvIAQEaBhjAhD0oAEgAiAEBEhwKCnJlcXVlc3RfaWQYBCABKAlCCLpIBXIDKIACEiAKE2V4cGVjdGVkX2dlbmVyYXRpb24YBSABKANIAYgBAUILCglfcmVwbGljYXNCFgoUX2V4cGVjdGVkX2dlbmVyYXRpb24ipAEKFURlbGV0ZVdvcmtsb2FkUmVxdWVzdBIaCgluYW1lc3BhY2UYASABKAlCB7pIBHICGD8SFwoEbmFtZRgCIAEoCUIJukgGcgQQARg/EhwKCnJlcXVlc3RfaWQYAyABKAlCCLpIBXIDKIACEiAKE2V4cGVjdGVkX2dlbmVyYXRpb24YBCABKANIAIgBAUIWChRfZXhwZWN0ZWRfZ2VuZXJhdGlvbiJJChJHZXRXb3JrbG9hZFJlcXVlc3QSGgoJbmFtZXNwYWNlGAEgASgJQge6SARyAhg/EhcKBG5hbWUYAiABKAlCCbpIBnIEEAEYPyKrAQoUTGlzdFdvcmtsb2Fkc1JlcXVlc3QSGgoJbmFtZXNwYWNlGAEgASgJQge6SARyAhg/EiAKDmxhYmVsX3NlbGVjdG9yGAIgASgJQgi6SAVyAxiAIBIdCglwYWdlX3NpemUYAyABKAVCCrpIBxoFGOgHKAASHAoKcGFnZV90b2tlbhgEIAEoCUIIukgFcgMYgAgSGAoQaW5jbHVkZV9yZXBsaWNhcxgFIAEoCCJcChVMaXN0V29ya2xvYWRzUmVzcG9uc2USKgoJd29ya2xvYWRzGAEgAygLMhcuY2xvdWRsZXNzLmFwaS5Xb3JrbG9hZBIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkibAoVV2F0Y2hXb3JrbG9hZHNSZXF1ZXN0EhoKCW5hbWVzcGFjZRgBIAEoCUIHukgEcgIYPxIVCgRuYW1lGAIgASgJQge6SARyAhg/EiAKDmxhYmVsX3NlbGVjdG9yGAMgASgJQgi6SAVyAxiAICLHAQoWV2F0Y2hXb3JrbG9hZHNSZXNwb25zZRI4CgRraW5kGAEgASgOMiouY2xvdWRsZXNzLmFwaS5XYXRjaFdvcmtsb2Fkc1Jlc3BvbnNlLktpbmQSKQoId29ya2xvYWQYAiABKAsyFy5jbG91ZGxlc3MuYXBpLldvcmtsb2FkEhAKCHJldmlzaW9uGAMgASgDIjYKBEtpbmQSBwoDUFVUEAASCwoHREVMRVRFRBABEgoKBlNZTkNFRBACEgwKCEJPT0tNQVJLEAMizwEKE1BsYW5Xb3JrbG9hZFJlcXVlc3QSGgoJbmFtZXNwYWNlGAEgASgJQge6SARyAhg/EjgKBG5hbWUYAiABKAlCKrpIJ3IlEAEYPzIfXlthLXowLTldKFthLXowLTktXSpbYS16MC05XSk/JBIxCgRzcGVjGAMgASgLMhsuY2xvdWRsZXNzLmFwaS5Xb3JrbG9hZFNwZWNCBrpIA8gBARIvCgt1cGRhdGVfbWFzaxgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5GaWVsZE1hc2sipwMKDFdvcmtsb2FkUGxhbhIyCgZhY3Rpb24YASABKA4yIi5jbG91ZGxlc3MuYXBpLldvcmtsb2FkUGxhbi5BY3Rpb24SKwoHY2hhbmdlcxgCIAMoCzIaLmNsb3VkbGVzcy5hcGkuRmllbGRDaGFuZ2USEwoLbmV3X3ZlcnNpb24YAyABKAgSMwoKcGxhY2VtZW50cxgEIAMoCzIfLmNsb3VkbGVzcy5hcGkuUGxhbm5lZFBsYWNlbWVudBIQCgh1bnBsYWNlZBgFIAEoBRIXCg91bnBsYWNlZF9yZWFzb24YBiABKAkSKQoFc3RlcHMYByADKAsyGi5jbG91ZGxlc3MuYXBpLlBsYW5uZWRTdGVwEhQKDGxvd2VzdF9yZWFkeRgIIAEoBRIVCg1taW5fYXZhaWxhYmxlGAkgASgFEhQKDGhpZ2hlc3RfbGl2ZRgKIAEoBRIQCgh3YXJuaW5ncxgLIAMoCRISCgpnZW5lcmF0aW9uGAwgASgDIi0KBkFjdGlvbhILCgdOT1RISU5HEAASCgoGQ1JFQVRFEAESCgoGVVBEQVRFEAIiOgoLRmllbGRDaGFuZ2USDAoEcGF0aBgBIAEoCRIOCgZiZWZvcmUYAiABKAkSDQoFYWZ0ZXIYAyABKAkiQAoQUGxhbm5lZFBsYWNlbWVudBIPCgdub2RlX2lkGAEgASgJEgwKBHpvbmUYAiABKAkSDQoFc2NvcmUYAyABKAEiPwoLUGxhbm5lZFN0ZXASEwoLZGVzY3JpcHRpb24YASABKAkSDQoFcmVhZHkYAiABKAUSDAoEbGl2ZRgDIAEoBSJNChZFeHBsYWluV29ya2xvYWRSZXF1ZXN0EhoKCW5hbWVzcGFjZRgBIAEoCUIHukgEcgIYPxIXCgRuYW1lGAIgASgJQgm6SAZyBBABGD8ipgEKF0V4cGxhaW5Xb3JrbG9hZFJlc3BvbnNlEhEKCW5hbWVzcGFjZRgBIAEoCRIMCgRuYW1lGAIgASgJEg8KB3N1bW1hcnkYAyABKAkSKQoFbm9kZXMYBCADKAsyGi5jbG91ZGxlc3MuYXBpLk5vZGVWZXJkaWN0Ei4KCHJlcGxpY2FzGAUgAygLMhwuY2xvdWRsZXNzLmFwaS5SZXBsaWNhU3RhdHVzIoMBCgtOb2RlVmVyZGljdBIPCgdub2RlX2lkGAEgASgJEgwKBHpvbmUYAiABKAkSDAoEZml0cxgDIAEoCBIOCgZyZWFzb24YBCABKAkSDQoFc2NvcmUYBSABKAESKAoFdGVybXMYBiABKAsyGS5jbG91ZGxlc3MuYXBpLlNjb3JlVGVybXMiqAEKClNjb3JlVGVybXMSEAoIbG9jYWxpdHkYASABKAESEwoLcmVsaWFiaWxpdHkYAiABKAESDAoEY29zdBgDIAEoARITCgt1dGlsaXNhdGlvbhgEIAEoARIXCg9uZXR3b3JrX3BlbmFsdHkYBSABKAESEAoIYWZmaW5pdHkYBiABKAESFQoNYW50aV9hZmZpbml0eRgHIAEoARIOCgZ0YWludHMYCCABKAEiSwoUTGlzdEVuZHBvaW50c1JlcXVlc3QSGgoJbmFtZXNwYWNlGAEgASgJQge6SARyAhg/EhcKBG5hbWUYAiABKAlCCbpIBnIEEAEYPyJMChVXYXRjaEVuZHBvaW50c1JlcXVlc3QSGgoJbmFtZXNwYWNlGAEgASgJQge6SARyAhg/EhcKBG5hbWUYAiABKAlCCbpIBnIEEAEYPyJqCgtFbmRwb2ludFNldBIxCgllbmRwb2ludHMYASADKAsyHi5jbG91ZGxlc3MuYXBpLlJlcGxpY2FFbmRwb2ludBIQCghyZXZpc2lvbhgCIAEoAxIWCg5yZWFkeV9yZXBsaWNhcxgDIAEoBSKCAQoPUmVwbGljYUVuZHBvaW50EhIKCnJlcGxpY2FfaWQYASABKAkSDwoHbm9kZV9pZBgCIAEoCRIMCgR6b25lGAMgASgJEg8KB3ZlcnNpb24YBCABKAUSEQoJcG9ydF9uYW1lGAUgASgJEgoKAmlwGAYgASgJEgwKBHBvcnQYByABKAUytRAKEkNvb3JkaW5hdG9yU2VydmljZRJRCgpFbnJvbGxOb2RlEiAuY2xvdWRsZXNzLmFwaS5FbnJvbGxOb2RlUmVxdWVzdBohLmNsb3VkbGVzcy5hcGkuRW5yb2xsTm9kZVJlc3BvbnNlEk4KCUhlYXJ0YmVhdBIfLmNsb3VkbGVzcy5hcGkuSGVhcnRiZWF0UmVxdWVzdBogLmNsb3VkbGVzcy5hcGkuSGVhcnRiZWF0UmVzcG9uc2USTQoHU2Vzc2lvbhIbLmNsb3VkbGVzcy5hcGkuQWdlbnRNZXNzYWdlGiEuY2xvdWRsZXNzLmFwaS5Db29yZGluYXRvck1lc3NhZ2UoATABEkQKBlR1bm5lbBIaLmNsb3VkbGVzcy5hcGkuVHVubmVsRnJhbWUaGi5jbG91ZGxlc3MuYXBpLlR1bm5lbEZyYW1lKAEwARI9CgdHZXROb2RlEh0uY2xvdWRsZXNzLmFwaS5HZXROb2RlUmVxdWVzdBoTLmNsb3VkbGVzcy5hcGkuTm9kZRJOCglMaXN0Tm9kZXMSHy5jbG91ZGxlc3MuYXBpLkxpc3ROb2Rlc1JlcXVlc3QaIC5jbG91ZGxlc3MuYXBpLkxpc3ROb2Rlc1Jlc3BvbnNlEkMKClVwZGF0ZU5vZGUSIC5jbG91ZGxlc3MuYXBpLlVwZGF0ZU5vZGVSZXF1ZXN0GhMuY2xvdWRsZXNzLmFwaS5Ob2RlEkMKCkNvcmRvbk5vZGUSIC5jbG91ZGxlc3MuYXBpLkNvcmRvbk5vZGVSZXF1ZXN0GhMuY2xvdWRsZXNzLmFwaS5Ob2RlEkcKDFVuY29yZG9uTm9kZRIiLmNsb3VkbGVzcy5hcGkuVW5jb3Jkb25Ob2RlUmVxdWVzdBoTLmNsb3VkbGVzcy5hcGkuTm9kZRJBCglEcmFpbk5vZGUSHy5jbG91ZGxlc3MuYXBpLkRyYWluTm9kZVJlcXVlc3QaEy5jbG91ZGxlc3MuYXBpLk5vZGUSUQoKUmVtb3ZlTm9kZRIgLmNsb3VkbGVzcy5hcGkuUmVtb3ZlTm9kZVJlcXVlc3QaIS5jbG91ZGxlc3MuYXBpLlJlbW92ZU5vZGVSZXNwb25zZRJPCg5DcmVhdGVXb3JrbG9hZBIkLmNsb3VkbGVzcy5hcGkuQ3JlYXRlV29ya2xvYWRSZXF1ZXN0GhcuY2xvdWRsZXNzLmFwaS5Xb3JrbG9hZBJPCg5VcGRhdGVXb3JrbG9hZBIkLmNsb3VkbGVzcy5hcGkuVXBkYXRlV29ya2xvYWRSZXF1ZXN0GhcuY2xvdWRsZXNzLmFwaS5Xb3JrbG9hZBJNCg1TY2FsZVdvcmtsb2FkEiMuY2xvdWRsZXNzLmFwaS5TY2FsZVdvcmtsb2FkUmVxdWVzdBoXLmNsb3VkbGVzcy5hcGkuV29ya2xvYWQSTwoORGVsZXRlV29ya2xvYWQSJC5jbG91ZGxlc3MuYXBpLkRlbGV0ZVdvcmtsb2FkUmVxdWVzdBoXLmNsb3VkbGVzcy5hcGkuV29ya2xvYWQSSQoLR2V0V29ya2xvYWQSIS5jbG91ZGxlc3MuYXBpLkdldFdvcmtsb2FkUmVxdWVzdBoXLmNsb3VkbGVzcy5hcGkuV29ya2xvYWQSWgoNTGlzdFdvcmtsb2FkcxIjLmNsb3VkbGVzcy5hcGkuTGlzdFdvcmtsb2Fkc1JlcXVlc3QaJC5jbG91ZGxlc3MuYXBpLkxpc3RXb3JrbG9hZHNSZXNwb25zZRJfCg5XYXRjaFdvcmtsb2FkcxIkLmNsb3VkbGVzcy5hcGkuV2F0Y2hXb3JrbG9hZHNSZXF1ZXN0GiUuY2xvdWRsZXNzLmFwaS5XYXRjaFdvcmtsb2Fkc1Jlc3BvbnNlMAESTwoMUGxhbldvcmtsb2FkEiIuY2xvdWRsZXNzLmFwaS5QbGFuV29ya2xvYWRSZXF1ZXN0GhsuY2xvdWRsZXNzLmFwaS5Xb3JrbG9hZFBsYW4SYAoPRXhwbGFpbldvcmtsb2FkEiUuY2xvdWRsZXNzLmFwaS5FeHBsYWluV29ya2xvYWRSZXF1ZXN0GiYuY2xvdWRsZXNzLmFwaS5FeHBsYWluV29ya2xvYWRSZXNwb25zZRJQCg1MaXN0RW5kcG9pbnRzEiMuY2xvdWRsZXNzLmFwaS5MaXN0RW5kcG9pbnRzUmVxdWVzdBoaLmNsb3VkbGVzcy5hcGkuRW5kcG9pbnRTZXQSVAoOV2F0Y2hFbmRwb2ludHMSJC5jbG91ZGxlc3MuYXBpLldhdGNoRW5kcG9pbnRzUmVxdWVzdBoaLmNsb3VkbGVzcy5hcGkuRW5kcG9pbnRTZXQwARJRCgpMaXN0RXZlbnRzEiAuY2xvdWRsZXNzLmFwaS5MaXN0RXZlbnRzUmVxdWVzdBohLmNsb3VkbGVzcy5hcGkuTGlzdEV2ZW50c1Jlc3BvbnNlElYKC1dhdGNoRXZlbnRzEiEuY2xvdWRsZXNzLmFwaS5XYXRjaEV2ZW50c1JlcXVlc3QaIi5jbG91ZGxlc3MuYXBpLldhdGNoRXZlbnRzUmVzcG9uc2UwARJJCgpTdHJlYW1Mb2dzEiAuY2xvdWRsZXNzLmFwaS5TdHJlYW1Mb2dzUmVxdWVzdBoXLmNsb3VkbGVzcy5hcGkuTG9nRW50cnkwARJUCgtFeGVjQ29tbWFuZBIhLmNsb3VkbGVzcy5hcGkuRXhlY0NvbW1hbmRSZXF1ZXN0GiIuY2xvdWRsZXNzLmFwaS5FeGVjQ29tbWFuZFJlc3BvbnNlYgZwcm90bzM", [file_buf_validate_validate, file_cloudless_api_event, file_cloudless_api_logs, file_cloudless_api_node, file_cloudless_api_session, file_cloudless_api_workload, file_google_protobuf_field_mask]);
+  fileDesc("CidjbG91ZGxlc3MvYXBpL2Nvb3JkaW5hdG9yX3NlcnZpY2UucHJvdG8SDWNsb3VkbGVzcy5hcGkiFgoUR2V0U2VydmVySW5mb1JlcXVlc3QifgoKU2VydmVySW5mbxIPCgd2ZXJzaW9uGAEgASgJEhIKCmNsdXN0ZXJfaWQYAiABKAkSDQoFZXBvY2gYAyABKAMSEAoIcmV2aXNpb24YBCABKAMSFAoMcHJvdG9jb2xfbWluGAUgASgFEhQKDHByb3RvY29sX21heBgGIAEoBSLiAQoVQ3JlYXRlV29ya2xvYWRSZXF1ZXN0Ej4KCW5hbWVzcGFjZRgBIAEoCUIrukgociYYPzIiXihbYS16MC05XShbYS16MC05LV0qW2EtejAtOV0pPyk/JBI4CgRuYW1lGAIgASgJQiq6SCdyJRABGD8yH15bYS16MC05XShbYS16MC05LV0qW2EtejAtOV0pPyQSMQoEc3BlYxgDIAEoCzIbLmNsb3VkbGVzcy5hcGkuV29ya2xvYWRTcGVjQga6SAPIAQESHAoKcmVxdWVzdF9pZBgEIAEoCUIIukgFcgMogAIiiAIKFVVwZGF0ZVdvcmtsb2FkUmVxdWVzdBIaCgluYW1lc3BhY2UYASABKAlCB7pIBHICGD8SFwoEbmFtZRgCIAEoCUIJukgGcgQQARg/EjEKBHNwZWMYAyABKAsyGy5jbG91ZGxlc3MuYXBpLldvcmtsb2FkU3BlY0IGukgDyAEBEi8KC3VwZGF0ZV9tYXNrGAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLkZpZWxkTWFzaxIcCgpyZXF1ZXN0X2lkGAUgASgJQgi6SAVyAyiAAhIgChNleHBlY3RlZF9nZW5lcmF0aW9uGAYgASgDSACIAQFCFgoUX2V4cGVjdGVkX2dlbmVyYXRpb24i1wEKFFNjYWxlV29ya2xvYWRSZXF1ZXN0EhoKCW5hbWVzcGFjZRgBIAEoCUIHukgEcgIYPxIXCgRuYW1lGAIgASgJQgm6SAZyBBABGD8SJQoIcmVwbGljYXMYAyABKAVCDrpIC8gBARoGGMCEPSgASACIAQESHAoKcmVxdWVzdF9pZBgEIAEoCUIIukgFcgMogAISIAoTZXhwZWN0ZWRfZ2VuZXJhdGlvbhgFIAEoA0gBiAEBQgsKCV9yZXBsaWNhc0IWChRfZXhwZWN0ZWRfZ2VuZXJhdGlvbiKkAQoVRGVsZXRlV29ya2xvYWRSZXF1ZXN0EhoKCW5hbWVzcGFjZRgBIAEoCUIHukgEcgIYPxIXCgRuYW1lGAIgASgJQgm6SAZyBBABGD8SHAoKcmVxdWVzdF9pZBgDIAEoCUIIukgFcgMogAISIAoTZXhwZWN0ZWRfZ2VuZXJhdGlvbhgEIAEoA0gAiAEBQhYKFF9leHBlY3RlZF9nZW5lcmF0aW9uIkkKEkdldFdvcmtsb2FkUmVxdWVzdBIaCgluYW1lc3BhY2UYASABKAlCB7pIBHICGD8SFwoEbmFtZRgCIAEoCUIJukgGcgQQARg/IqsBChRMaXN0V29ya2xvYWRzUmVxdWVzdBIaCgluYW1lc3BhY2UYASABKAlCB7pIBHICGD8SIAoObGFiZWxfc2VsZWN0b3IYAiABKAlCCLpIBXIDGIAgEh0KCXBhZ2Vfc2l6ZRgDIAEoBUIKukgHGgUY6AcoABIcCgpwYWdlX3Rva2VuGAQgASgJQgi6SAVyAxiACBIYChBpbmNsdWRlX3JlcGxpY2FzGAUgASgIIm4KFUxpc3RXb3JrbG9hZHNSZXNwb25zZRIqCgl3b3JrbG9hZHMYASADKAsyFy5jbG91ZGxlc3MuYXBpLldvcmtsb2FkEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCRIQCghyZXZpc2lvbhgDIAEoAyKNAQoVV2F0Y2hXb3JrbG9hZHNSZXF1ZXN0EhoKCW5hbWVzcGFjZRgBIAEoCUIHukgEcgIYPxIVCgRuYW1lGAIgASgJQge6SARyAhg/EiAKDmxhYmVsX3NlbGVjdG9yGAMgASgJQgi6SAVyAxiAIBIfCg5hZnRlcl9yZXZpc2lvbhgEIAEoA0IHukgEIgIoACLHAQoWV2F0Y2hXb3JrbG9hZHNSZXNwb25zZRI4CgRraW5kGAEgASgOMiouY2xvdWRsZXNzLmFwaS5XYXRjaFdvcmtsb2Fkc1Jlc3BvbnNlLktpbmQSKQoId29ya2xvYWQYAiABKAsyFy5jbG91ZGxlc3MuYXBpLldvcmtsb2FkEhAKCHJldmlzaW9uGAMgASgDIjYKBEtpbmQSBwoDUFVUEAASCwoHREVMRVRFRBABEgoKBlNZTkNFRBACEgwKCEJPT0tNQVJLEAMizwEKE1BsYW5Xb3JrbG9hZFJlcXVlc3QSGgoJbmFtZXNwYWNlGAEgASgJQge6SARyAhg/EjgKBG5hbWUYAiABKAlCKrpIJ3IlEAEYPzIfXlthLXowLTldKFthLXowLTktXSpbYS16MC05XSk/JBIxCgRzcGVjGAMgASgLMhsuY2xvdWRsZXNzLmFwaS5Xb3JrbG9hZFNwZWNCBrpIA8gBARIvCgt1cGRhdGVfbWFzaxgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5GaWVsZE1hc2sipwMKDFdvcmtsb2FkUGxhbhIyCgZhY3Rpb24YASABKA4yIi5jbG91ZGxlc3MuYXBpLldvcmtsb2FkUGxhbi5BY3Rpb24SKwoHY2hhbmdlcxgCIAMoCzIaLmNsb3VkbGVzcy5hcGkuRmllbGRDaGFuZ2USEwoLbmV3X3ZlcnNpb24YAyABKAgSMwoKcGxhY2VtZW50cxgEIAMoCzIfLmNsb3VkbGVzcy5hcGkuUGxhbm5lZFBsYWNlbWVudBIQCgh1bnBsYWNlZBgFIAEoBRIXCg91bnBsYWNlZF9yZWFzb24YBiABKAkSKQoFc3RlcHMYByADKAsyGi5jbG91ZGxlc3MuYXBpLlBsYW5uZWRTdGVwEhQKDGxvd2VzdF9yZWFkeRgIIAEoBRIVCg1taW5fYXZhaWxhYmxlGAkgASgFEhQKDGhpZ2hlc3RfbGl2ZRgKIAEoBRIQCgh3YXJuaW5ncxgLIAMoCRISCgpnZW5lcmF0aW9uGAwgASgDIi0KBkFjdGlvbhILCgdOT1RISU5HEAASCgoGQ1JFQVRFEAESCgoGVVBEQVRFEAIiOgoLRmllbGRDaGFuZ2USDAoEcGF0aBgBIAEoCRIOCgZiZWZvcmUYAiABKAkSDQoFYWZ0ZXIYAyABKAkiQAoQUGxhbm5lZFBsYWNlbWVudBIPCgdub2RlX2lkGAEgASgJEgwKBHpvbmUYAiABKAkSDQoFc2NvcmUYAyABKAEiPwoLUGxhbm5lZFN0ZXASEwoLZGVzY3JpcHRpb24YASABKAkSDQoFcmVhZHkYAiABKAUSDAoEbGl2ZRgDIAEoBSJNChZFeHBsYWluV29ya2xvYWRSZXF1ZXN0EhoKCW5hbWVzcGFjZRgBIAEoCUIHukgEcgIYPxIXCgRuYW1lGAIgASgJQgm6SAZyBBABGD8ipgEKF0V4cGxhaW5Xb3JrbG9hZFJlc3BvbnNlEhEKCW5hbWVzcGFjZRgBIAEoCRIMCgRuYW1lGAIgASgJEg8KB3N1bW1hcnkYAyABKAkSKQoFbm9kZXMYBCADKAsyGi5jbG91ZGxlc3MuYXBpLk5vZGVWZXJkaWN0Ei4KCHJlcGxpY2FzGAUgAygLMhwuY2xvdWRsZXNzLmFwaS5SZXBsaWNhU3RhdHVzIoMBCgtOb2RlVmVyZGljdBIPCgdub2RlX2lkGAEgASgJEgwKBHpvbmUYAiABKAkSDAoEZml0cxgDIAEoCBIOCgZyZWFzb24YBCABKAkSDQoFc2NvcmUYBSABKAESKAoFdGVybXMYBiABKAsyGS5jbG91ZGxlc3MuYXBpLlNjb3JlVGVybXMiqAEKClNjb3JlVGVybXMSEAoIbG9jYWxpdHkYASABKAESEwoLcmVsaWFiaWxpdHkYAiABKAESDAoEY29zdBgDIAEoARITCgt1dGlsaXNhdGlvbhgEIAEoARIXCg9uZXR3b3JrX3BlbmFsdHkYBSABKAESEAoIYWZmaW5pdHkYBiABKAESFQoNYW50aV9hZmZpbml0eRgHIAEoARIOCgZ0YWludHMYCCABKAEiSwoUTGlzdEVuZHBvaW50c1JlcXVlc3QSGgoJbmFtZXNwYWNlGAEgASgJQge6SARyAhg/EhcKBG5hbWUYAiABKAlCCbpIBnIEEAEYPyJtChVXYXRjaEVuZHBvaW50c1JlcXVlc3QSGgoJbmFtZXNwYWNlGAEgASgJQge6SARyAhg/EhcKBG5hbWUYAiABKAlCCbpIBnIEEAEYPxIfCg5hZnRlcl9yZXZpc2lvbhgDIAEoA0IHukgEIgIoACJ8CgtFbmRwb2ludFNldBIxCgllbmRwb2ludHMYASADKAsyHi5jbG91ZGxlc3MuYXBpLlJlcGxpY2FFbmRwb2ludBIQCghyZXZpc2lvbhgCIAEoAxIWCg5yZWFkeV9yZXBsaWNhcxgDIAEoBRIQCghib29rbWFyaxgEIAEoCCKCAQoPUmVwbGljYUVuZHBvaW50EhIKCnJlcGxpY2FfaWQYASABKAkSDwoHbm9kZV9pZBgCIAEoCRIMCgR6b25lGAMgASgJEg8KB3ZlcnNpb24YBCABKAUSEQoJcG9ydF9uYW1lGAUgASgJEgoKAmlwGAYgASgJEgwKBHBvcnQYByABKAUyyRMKEkNvb3JkaW5hdG9yU2VydmljZRJPCg1HZXRTZXJ2ZXJJbmZvEiMuY2xvdWRsZXNzLmFwaS5HZXRTZXJ2ZXJJbmZvUmVxdWVzdBoZLmNsb3VkbGVzcy5hcGkuU2VydmVySW5mbxJRCgpFbnJvbGxOb2RlEiAuY2xvdWRsZXNzLmFwaS5FbnJvbGxOb2RlUmVxdWVzdBohLmNsb3VkbGVzcy5hcGkuRW5yb2xsTm9kZVJlc3BvbnNlEk4KCUhlYXJ0YmVhdBIfLmNsb3VkbGVzcy5hcGkuSGVhcnRiZWF0UmVxdWVzdBogLmNsb3VkbGVzcy5hcGkuSGVhcnRiZWF0UmVzcG9uc2USTQoHU2Vzc2lvbhIbLmNsb3VkbGVzcy5hcGkuQWdlbnRNZXNzYWdlGiEuY2xvdWRsZXNzLmFwaS5Db29yZGluYXRvck1lc3NhZ2UoATABEkQKBlR1bm5lbBIaLmNsb3VkbGVzcy5hcGkuVHVubmVsRnJhbWUaGi5jbG91ZGxlc3MuYXBpLlR1bm5lbEZyYW1lKAEwARI9CgdHZXROb2RlEh0uY2xvdWRsZXNzLmFwaS5HZXROb2RlUmVxdWVzdBoTLmNsb3VkbGVzcy5hcGkuTm9kZRJOCglMaXN0Tm9kZXMSHy5jbG91ZGxlc3MuYXBpLkxpc3ROb2Rlc1JlcXVlc3QaIC5jbG91ZGxlc3MuYXBpLkxpc3ROb2Rlc1Jlc3BvbnNlElMKCldhdGNoTm9kZXMSIC5jbG91ZGxlc3MuYXBpLldhdGNoTm9kZXNSZXF1ZXN0GiEuY2xvdWRsZXNzLmFwaS5XYXRjaE5vZGVzUmVzcG9uc2UwARJDCgpVcGRhdGVOb2RlEiAuY2xvdWRsZXNzLmFwaS5VcGRhdGVOb2RlUmVxdWVzdBoTLmNsb3VkbGVzcy5hcGkuTm9kZRJDCgpDb3Jkb25Ob2RlEiAuY2xvdWRsZXNzLmFwaS5Db3Jkb25Ob2RlUmVxdWVzdBoTLmNsb3VkbGVzcy5hcGkuTm9kZRJHCgxVbmNvcmRvbk5vZGUSIi5jbG91ZGxlc3MuYXBpLlVuY29yZG9uTm9kZVJlcXVlc3QaEy5jbG91ZGxlc3MuYXBpLk5vZGUSQQoJRHJhaW5Ob2RlEh8uY2xvdWRsZXNzLmFwaS5EcmFpbk5vZGVSZXF1ZXN0GhMuY2xvdWRsZXNzLmFwaS5Ob2RlEk0KD0NvbmZpcm1Ob2RlTG9zdBIlLmNsb3VkbGVzcy5hcGkuQ29uZmlybU5vZGVMb3N0UmVxdWVzdBoTLmNsb3VkbGVzcy5hcGkuTm9kZRJRCgpSZW1vdmVOb2RlEiAuY2xvdWRsZXNzLmFwaS5SZW1vdmVOb2RlUmVxdWVzdBohLmNsb3VkbGVzcy5hcGkuUmVtb3ZlTm9kZVJlc3BvbnNlEk8KDkNyZWF0ZVdvcmtsb2FkEiQuY2xvdWRsZXNzLmFwaS5DcmVhdGVXb3JrbG9hZFJlcXVlc3QaFy5jbG91ZGxlc3MuYXBpLldvcmtsb2FkEk8KDlVwZGF0ZVdvcmtsb2FkEiQuY2xvdWRsZXNzLmFwaS5VcGRhdGVXb3JrbG9hZFJlcXVlc3QaFy5jbG91ZGxlc3MuYXBpLldvcmtsb2FkEk0KDVNjYWxlV29ya2xvYWQSIy5jbG91ZGxlc3MuYXBpLlNjYWxlV29ya2xvYWRSZXF1ZXN0GhcuY2xvdWRsZXNzLmFwaS5Xb3JrbG9hZBJPCg5EZWxldGVXb3JrbG9hZBIkLmNsb3VkbGVzcy5hcGkuRGVsZXRlV29ya2xvYWRSZXF1ZXN0GhcuY2xvdWRsZXNzLmFwaS5Xb3JrbG9hZBJJCgtHZXRXb3JrbG9hZBIhLmNsb3VkbGVzcy5hcGkuR2V0V29ya2xvYWRSZXF1ZXN0GhcuY2xvdWRsZXNzLmFwaS5Xb3JrbG9hZBJaCg1MaXN0V29ya2xvYWRzEiMuY2xvdWRsZXNzLmFwaS5MaXN0V29ya2xvYWRzUmVxdWVzdBokLmNsb3VkbGVzcy5hcGkuTGlzdFdvcmtsb2Fkc1Jlc3BvbnNlEl8KDldhdGNoV29ya2xvYWRzEiQuY2xvdWRsZXNzLmFwaS5XYXRjaFdvcmtsb2Fkc1JlcXVlc3QaJS5jbG91ZGxlc3MuYXBpLldhdGNoV29ya2xvYWRzUmVzcG9uc2UwARJPCgxQbGFuV29ya2xvYWQSIi5jbG91ZGxlc3MuYXBpLlBsYW5Xb3JrbG9hZFJlcXVlc3QaGy5jbG91ZGxlc3MuYXBpLldvcmtsb2FkUGxhbhJgCg9FeHBsYWluV29ya2xvYWQSJS5jbG91ZGxlc3MuYXBpLkV4cGxhaW5Xb3JrbG9hZFJlcXVlc3QaJi5jbG91ZGxlc3MuYXBpLkV4cGxhaW5Xb3JrbG9hZFJlc3BvbnNlElAKDUxpc3RFbmRwb2ludHMSIy5jbG91ZGxlc3MuYXBpLkxpc3RFbmRwb2ludHNSZXF1ZXN0GhouY2xvdWRsZXNzLmFwaS5FbmRwb2ludFNldBJUCg5XYXRjaEVuZHBvaW50cxIkLmNsb3VkbGVzcy5hcGkuV2F0Y2hFbmRwb2ludHNSZXF1ZXN0GhouY2xvdWRsZXNzLmFwaS5FbmRwb2ludFNldDABElEKCkxpc3RFdmVudHMSIC5jbG91ZGxlc3MuYXBpLkxpc3RFdmVudHNSZXF1ZXN0GiEuY2xvdWRsZXNzLmFwaS5MaXN0RXZlbnRzUmVzcG9uc2USVgoLV2F0Y2hFdmVudHMSIS5jbG91ZGxlc3MuYXBpLldhdGNoRXZlbnRzUmVxdWVzdBoiLmNsb3VkbGVzcy5hcGkuV2F0Y2hFdmVudHNSZXNwb25zZTABEkkKClN0cmVhbUxvZ3MSIC5jbG91ZGxlc3MuYXBpLlN0cmVhbUxvZ3NSZXF1ZXN0GhcuY2xvdWRsZXNzLmFwaS5Mb2dFbnRyeTABElQKC0V4ZWNDb21tYW5kEiEuY2xvdWRsZXNzLmFwaS5FeGVjQ29tbWFuZFJlcXVlc3QaIi5jbG91ZGxlc3MuYXBpLkV4ZWNDb21tYW5kUmVzcG9uc2USQwoERXhlYxIaLmNsb3VkbGVzcy5hcGkuRXhlY1JlcXVlc3QaGy5jbG91ZGxlc3MuYXBpLkV4ZWNSZXNwb25zZSgBMAESWAoLUG9ydEZvcndhcmQSIS5jbG91ZGxlc3MuYXBpLlBvcnRGb3J3YXJkUmVxdWVzdBoiLmNsb3VkbGVzcy5hcGkuUG9ydEZvcndhcmRSZXNwb25zZSgBMAFiBnByb3RvMw", [file_buf_validate_validate, file_cloudless_api_event, file_cloudless_api_exec, file_cloudless_api_logs, file_cloudless_api_node, file_cloudless_api_session, file_cloudless_api_workload, file_google_protobuf_field_mask]);
+
+/**
+ * @generated from message cloudless.api.GetServerInfoRequest
+ */
+export type GetServerInfoRequest = Message<"cloudless.api.GetServerInfoRequest"> & {
+};
+
+/**
+ * Describes the message cloudless.api.GetServerInfoRequest.
+ * Use `create(GetServerInfoRequestSchema)` to create a new message.
+ */
+export const GetServerInfoRequestSchema: GenMessage<GetServerInfoRequest> = /*@__PURE__*/
+  messageDesc(file_cloudless_api_coordinator_service, 0);
+
+/**
+ * @generated from message cloudless.api.ServerInfo
+ */
+export type ServerInfo = Message<"cloudless.api.ServerInfo"> & {
+  /**
+   * Of the program, as in `0.1.0`.
+   *
+   * @generated from field: string version = 1;
+   */
+  version: string;
+
+  /**
+   * Made with the cluster's store; another one is another cluster.
+   *
+   * @generated from field: string cluster_id = 2;
+   */
+  clusterId: string;
+
+  /**
+   * Number of the leadership; grows each time a coordinator starts.
+   *
+   * @generated from field: int64 epoch = 3;
+   */
+  epoch: bigint;
+
+  /**
+   * The store's newest revision.
+   *
+   * @generated from field: int64 revision = 4;
+   */
+  revision: bigint;
+
+  /**
+   * Versions of the agents' session protocol that it speaks.
+   *
+   * @generated from field: int32 protocol_min = 5;
+   */
+  protocolMin: number;
+
+  /**
+   * @generated from field: int32 protocol_max = 6;
+   */
+  protocolMax: number;
+};
+
+/**
+ * Describes the message cloudless.api.ServerInfo.
+ * Use `create(ServerInfoSchema)` to create a new message.
+ */
+export const ServerInfoSchema: GenMessage<ServerInfo> = /*@__PURE__*/
+  messageDesc(file_cloudless_api_coordinator_service, 1);
 
 /**
  * @generated from message cloudless.api.CreateWorkloadRequest
@@ -59,7 +126,7 @@ export type CreateWorkloadRequest = Message<"cloudless.api.CreateWorkloadRequest
  * Use `create(CreateWorkloadRequestSchema)` to create a new message.
  */
 export const CreateWorkloadRequestSchema: GenMessage<CreateWorkloadRequest> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_coordinator_service, 0);
+  messageDesc(file_cloudless_api_coordinator_service, 2);
 
 /**
  * Without a mask exactly the fields present in `spec` change.
@@ -107,7 +174,7 @@ export type UpdateWorkloadRequest = Message<"cloudless.api.UpdateWorkloadRequest
  * Use `create(UpdateWorkloadRequestSchema)` to create a new message.
  */
 export const UpdateWorkloadRequestSchema: GenMessage<UpdateWorkloadRequest> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_coordinator_service, 1);
+  messageDesc(file_cloudless_api_coordinator_service, 3);
 
 /**
  * @generated from message cloudless.api.ScaleWorkloadRequest
@@ -144,7 +211,7 @@ export type ScaleWorkloadRequest = Message<"cloudless.api.ScaleWorkloadRequest">
  * Use `create(ScaleWorkloadRequestSchema)` to create a new message.
  */
 export const ScaleWorkloadRequestSchema: GenMessage<ScaleWorkloadRequest> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_coordinator_service, 2);
+  messageDesc(file_cloudless_api_coordinator_service, 4);
 
 /**
  * @generated from message cloudless.api.DeleteWorkloadRequest
@@ -176,7 +243,7 @@ export type DeleteWorkloadRequest = Message<"cloudless.api.DeleteWorkloadRequest
  * Use `create(DeleteWorkloadRequestSchema)` to create a new message.
  */
 export const DeleteWorkloadRequestSchema: GenMessage<DeleteWorkloadRequest> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_coordinator_service, 3);
+  messageDesc(file_cloudless_api_coordinator_service, 5);
 
 /**
  * @generated from message cloudless.api.GetWorkloadRequest
@@ -198,7 +265,7 @@ export type GetWorkloadRequest = Message<"cloudless.api.GetWorkloadRequest"> & {
  * Use `create(GetWorkloadRequestSchema)` to create a new message.
  */
 export const GetWorkloadRequestSchema: GenMessage<GetWorkloadRequest> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_coordinator_service, 4);
+  messageDesc(file_cloudless_api_coordinator_service, 6);
 
 /**
  * @generated from message cloudless.api.ListWorkloadsRequest
@@ -241,7 +308,7 @@ export type ListWorkloadsRequest = Message<"cloudless.api.ListWorkloadsRequest">
  * Use `create(ListWorkloadsRequestSchema)` to create a new message.
  */
 export const ListWorkloadsRequestSchema: GenMessage<ListWorkloadsRequest> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_coordinator_service, 5);
+  messageDesc(file_cloudless_api_coordinator_service, 7);
 
 /**
  * @generated from message cloudless.api.ListWorkloadsResponse
@@ -253,9 +320,18 @@ export type ListWorkloadsResponse = Message<"cloudless.api.ListWorkloadsResponse
   workloads: Workload[];
 
   /**
+   * For the next page, with the same filter.
+   *
    * @generated from field: string next_page_token = 2;
    */
   nextPageToken: string;
+
+  /**
+   * The store's revision this page shows. A watch after that of the first page misses nothing.
+   *
+   * @generated from field: int64 revision = 3;
+   */
+  revision: bigint;
 };
 
 /**
@@ -263,7 +339,7 @@ export type ListWorkloadsResponse = Message<"cloudless.api.ListWorkloadsResponse
  * Use `create(ListWorkloadsResponseSchema)` to create a new message.
  */
 export const ListWorkloadsResponseSchema: GenMessage<ListWorkloadsResponse> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_coordinator_service, 6);
+  messageDesc(file_cloudless_api_coordinator_service, 8);
 
 /**
  * @generated from message cloudless.api.WatchWorkloadsRequest
@@ -287,6 +363,15 @@ export type WatchWorkloadsRequest = Message<"cloudless.api.WatchWorkloadsRequest
    * @generated from field: string label_selector = 3;
    */
   labelSelector: string;
+
+  /**
+   * Resumes: only what changed after this revision, deletions too, then a BOOKMARK instead of SYNCED. The revision of any item of
+   * an earlier watch with the same filter. OUT_OF_RANGE when the history does not reach back so far, or the revision is one that
+   * this cluster has not come to; then watch anew. 0: from the present state.
+   *
+   * @generated from field: int64 after_revision = 4;
+   */
+  afterRevision: bigint;
 };
 
 /**
@@ -294,7 +379,7 @@ export type WatchWorkloadsRequest = Message<"cloudless.api.WatchWorkloadsRequest
  * Use `create(WatchWorkloadsRequestSchema)` to create a new message.
  */
 export const WatchWorkloadsRequestSchema: GenMessage<WatchWorkloadsRequest> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_coordinator_service, 7);
+  messageDesc(file_cloudless_api_coordinator_service, 9);
 
 /**
  * @generated from message cloudless.api.WatchWorkloadsResponse
@@ -311,7 +396,8 @@ export type WatchWorkloadsResponse = Message<"cloudless.api.WatchWorkloadsRespon
   workload?: Workload | undefined;
 
   /**
-   * The store's revision this item shows.
+   * Up to this revision of the store everything has been sent, with this item at the latest: where `after_revision` resumes. It
+   * may lie far behind what the item shows.
    *
    * @generated from field: int64 revision = 3;
    */
@@ -323,7 +409,7 @@ export type WatchWorkloadsResponse = Message<"cloudless.api.WatchWorkloadsRespon
  * Use `create(WatchWorkloadsResponseSchema)` to create a new message.
  */
 export const WatchWorkloadsResponseSchema: GenMessage<WatchWorkloadsResponse> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_coordinator_service, 8);
+  messageDesc(file_cloudless_api_coordinator_service, 10);
 
 /**
  * @generated from enum cloudless.api.WatchWorkloadsResponse.Kind
@@ -351,7 +437,7 @@ export enum WatchWorkloadsResponse_Kind {
   SYNCED = 2,
 
   /**
-   * Nothing happened for 15 s.
+   * Only the revision: nothing was to be sent for 15 s, or all that a resumed watch had missed has been sent.
    *
    * @generated from enum value: BOOKMARK = 3;
    */
@@ -362,7 +448,7 @@ export enum WatchWorkloadsResponse_Kind {
  * Describes the enum cloudless.api.WatchWorkloadsResponse.Kind.
  */
 export const WatchWorkloadsResponse_KindSchema: GenEnum<WatchWorkloadsResponse_Kind> = /*@__PURE__*/
-  enumDesc(file_cloudless_api_coordinator_service, 8, 0);
+  enumDesc(file_cloudless_api_coordinator_service, 10, 0);
 
 /**
  * @generated from message cloudless.api.PlanWorkloadRequest
@@ -396,7 +482,7 @@ export type PlanWorkloadRequest = Message<"cloudless.api.PlanWorkloadRequest"> &
  * Use `create(PlanWorkloadRequestSchema)` to create a new message.
  */
 export const PlanWorkloadRequestSchema: GenMessage<PlanWorkloadRequest> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_coordinator_service, 9);
+  messageDesc(file_cloudless_api_coordinator_service, 11);
 
 /**
  * @generated from message cloudless.api.WorkloadPlan
@@ -480,7 +566,7 @@ export type WorkloadPlan = Message<"cloudless.api.WorkloadPlan"> & {
  * Use `create(WorkloadPlanSchema)` to create a new message.
  */
 export const WorkloadPlanSchema: GenMessage<WorkloadPlan> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_coordinator_service, 10);
+  messageDesc(file_cloudless_api_coordinator_service, 12);
 
 /**
  * @generated from enum cloudless.api.WorkloadPlan.Action
@@ -506,7 +592,7 @@ export enum WorkloadPlan_Action {
  * Describes the enum cloudless.api.WorkloadPlan.Action.
  */
 export const WorkloadPlan_ActionSchema: GenEnum<WorkloadPlan_Action> = /*@__PURE__*/
-  enumDesc(file_cloudless_api_coordinator_service, 10, 0);
+  enumDesc(file_cloudless_api_coordinator_service, 12, 0);
 
 /**
  * @generated from message cloudless.api.FieldChange
@@ -535,7 +621,7 @@ export type FieldChange = Message<"cloudless.api.FieldChange"> & {
  * Use `create(FieldChangeSchema)` to create a new message.
  */
 export const FieldChangeSchema: GenMessage<FieldChange> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_coordinator_service, 11);
+  messageDesc(file_cloudless_api_coordinator_service, 13);
 
 /**
  * @generated from message cloudless.api.PlannedPlacement
@@ -562,7 +648,7 @@ export type PlannedPlacement = Message<"cloudless.api.PlannedPlacement"> & {
  * Use `create(PlannedPlacementSchema)` to create a new message.
  */
 export const PlannedPlacementSchema: GenMessage<PlannedPlacement> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_coordinator_service, 12);
+  messageDesc(file_cloudless_api_coordinator_service, 14);
 
 /**
  * @generated from message cloudless.api.PlannedStep
@@ -591,7 +677,7 @@ export type PlannedStep = Message<"cloudless.api.PlannedStep"> & {
  * Use `create(PlannedStepSchema)` to create a new message.
  */
 export const PlannedStepSchema: GenMessage<PlannedStep> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_coordinator_service, 13);
+  messageDesc(file_cloudless_api_coordinator_service, 15);
 
 /**
  * @generated from message cloudless.api.ExplainWorkloadRequest
@@ -613,7 +699,7 @@ export type ExplainWorkloadRequest = Message<"cloudless.api.ExplainWorkloadReque
  * Use `create(ExplainWorkloadRequestSchema)` to create a new message.
  */
 export const ExplainWorkloadRequestSchema: GenMessage<ExplainWorkloadRequest> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_coordinator_service, 14);
+  messageDesc(file_cloudless_api_coordinator_service, 16);
 
 /**
  * @generated from message cloudless.api.ExplainWorkloadResponse
@@ -654,7 +740,7 @@ export type ExplainWorkloadResponse = Message<"cloudless.api.ExplainWorkloadResp
  * Use `create(ExplainWorkloadResponseSchema)` to create a new message.
  */
 export const ExplainWorkloadResponseSchema: GenMessage<ExplainWorkloadResponse> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_coordinator_service, 15);
+  messageDesc(file_cloudless_api_coordinator_service, 17);
 
 /**
  * @generated from message cloudless.api.NodeVerdict
@@ -698,7 +784,7 @@ export type NodeVerdict = Message<"cloudless.api.NodeVerdict"> & {
  * Use `create(NodeVerdictSchema)` to create a new message.
  */
 export const NodeVerdictSchema: GenMessage<NodeVerdict> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_coordinator_service, 16);
+  messageDesc(file_cloudless_api_coordinator_service, 18);
 
 /**
  * The parts of a score (CLD-REQ-021). The first five lie between 0 and 1 and are weighted; the others are added as they are.
@@ -758,7 +844,7 @@ export type ScoreTerms = Message<"cloudless.api.ScoreTerms"> & {
  * Use `create(ScoreTermsSchema)` to create a new message.
  */
 export const ScoreTermsSchema: GenMessage<ScoreTerms> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_coordinator_service, 17);
+  messageDesc(file_cloudless_api_coordinator_service, 19);
 
 /**
  * @generated from message cloudless.api.ListEndpointsRequest
@@ -780,7 +866,7 @@ export type ListEndpointsRequest = Message<"cloudless.api.ListEndpointsRequest">
  * Use `create(ListEndpointsRequestSchema)` to create a new message.
  */
 export const ListEndpointsRequestSchema: GenMessage<ListEndpointsRequest> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_coordinator_service, 18);
+  messageDesc(file_cloudless_api_coordinator_service, 20);
 
 /**
  * @generated from message cloudless.api.WatchEndpointsRequest
@@ -795,6 +881,13 @@ export type WatchEndpointsRequest = Message<"cloudless.api.WatchEndpointsRequest
    * @generated from field: string name = 2;
    */
   name: string;
+
+  /**
+   * Resumes: the set only if it changed after this revision, else a bookmark. As in WatchWorkloadsRequest.
+   *
+   * @generated from field: int64 after_revision = 3;
+   */
+  afterRevision: bigint;
 };
 
 /**
@@ -802,7 +895,7 @@ export type WatchEndpointsRequest = Message<"cloudless.api.WatchEndpointsRequest
  * Use `create(WatchEndpointsRequestSchema)` to create a new message.
  */
 export const WatchEndpointsRequestSchema: GenMessage<WatchEndpointsRequest> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_coordinator_service, 19);
+  messageDesc(file_cloudless_api_coordinator_service, 21);
 
 /**
  * The ready replicas of a workload that are not leaving, with their ports.
@@ -816,6 +909,8 @@ export type EndpointSet = Message<"cloudless.api.EndpointSet"> & {
   endpoints: ReplicaEndpoint[];
 
   /**
+   * The store's revision this set shows; where `after_revision` resumes.
+   *
    * @generated from field: int64 revision = 2;
    */
   revision: bigint;
@@ -824,6 +919,13 @@ export type EndpointSet = Message<"cloudless.api.EndpointSet"> & {
    * @generated from field: int32 ready_replicas = 3;
    */
   readyReplicas: number;
+
+  /**
+   * Only in watches: the set is as it was, and left out. Sent after 15 s of silence, and when a resumed watch has missed nothing.
+   *
+   * @generated from field: bool bookmark = 4;
+   */
+  bookmark: boolean;
 };
 
 /**
@@ -831,7 +933,7 @@ export type EndpointSet = Message<"cloudless.api.EndpointSet"> & {
  * Use `create(EndpointSetSchema)` to create a new message.
  */
 export const EndpointSetSchema: GenMessage<EndpointSet> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_coordinator_service, 20);
+  messageDesc(file_cloudless_api_coordinator_service, 22);
 
 /**
  * @generated from message cloudless.api.ReplicaEndpoint
@@ -878,7 +980,7 @@ export type ReplicaEndpoint = Message<"cloudless.api.ReplicaEndpoint"> & {
  * Use `create(ReplicaEndpointSchema)` to create a new message.
  */
 export const ReplicaEndpointSchema: GenMessage<ReplicaEndpoint> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_coordinator_service, 21);
+  messageDesc(file_cloudless_api_coordinator_service, 23);
 
 /**
  * The public API of a cluster.
@@ -886,6 +988,16 @@ export const ReplicaEndpointSchema: GenMessage<ReplicaEndpoint> = /*@__PURE__*/
  * @generated from service cloudless.api.CoordinatorService
  */
 export const CoordinatorService: GenService<{
+  /**
+   * What answers, and which cluster it leads.
+   *
+   * @generated from rpc cloudless.api.CoordinatorService.GetServerInfo
+   */
+  getServerInfo: {
+    methodKind: "unary";
+    input: typeof GetServerInfoRequestSchema;
+    output: typeof ServerInfoSchema;
+  },
   /**
    * Membership, called by agents.
    *
@@ -937,6 +1049,16 @@ export const CoordinatorService: GenService<{
     output: typeof ListNodesResponseSchema;
   },
   /**
+   * As WatchWorkloads, of nodes.
+   *
+   * @generated from rpc cloudless.api.CoordinatorService.WatchNodes
+   */
+  watchNodes: {
+    methodKind: "server_streaming";
+    input: typeof WatchNodesRequestSchema;
+    output: typeof WatchNodesResponseSchema;
+  },
+  /**
    * @generated from rpc cloudless.api.CoordinatorService.UpdateNode
    */
   updateNode: {
@@ -966,6 +1088,14 @@ export const CoordinatorService: GenService<{
   drainNode: {
     methodKind: "unary";
     input: typeof DrainNodeRequestSchema;
+    output: typeof NodeSchema;
+  },
+  /**
+   * @generated from rpc cloudless.api.CoordinatorService.ConfirmNodeLost
+   */
+  confirmNodeLost: {
+    methodKind: "unary";
+    input: typeof ConfirmNodeLostRequestSchema;
     output: typeof NodeSchema;
   },
   /**
@@ -1103,6 +1233,26 @@ export const CoordinatorService: GenService<{
     methodKind: "unary";
     input: typeof ExecCommandRequestSchema;
     output: typeof ExecCommandResponseSchema;
+  },
+  /**
+   * A command with input and output as they come.
+   *
+   * @generated from rpc cloudless.api.CoordinatorService.Exec
+   */
+  exec: {
+    methodKind: "bidi_streaming";
+    input: typeof ExecRequestSchema;
+    output: typeof ExecResponseSchema;
+  },
+  /**
+   * One TCP connection to a declared port of a replica.
+   *
+   * @generated from rpc cloudless.api.CoordinatorService.PortForward
+   */
+  portForward: {
+    methodKind: "bidi_streaming";
+    input: typeof PortForwardRequestSchema;
+    output: typeof PortForwardResponseSchema;
   },
 }> = /*@__PURE__*/
   serviceDesc(file_cloudless_api_coordinator_service, 0);

@@ -15,7 +15,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file cloudless/api/event.proto.
  */
 export const file_cloudless_api_event: GenFile = /*@__PURE__*/
-  fileDesc("ChljbG91ZGxlc3MvYXBpL2V2ZW50LnByb3RvEg1jbG91ZGxlc3MuYXBpIq0DCgVFdmVudBIKCgJpZBgBIAEoCRIoCgR0aW1lGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIvCghzZXZlcml0eRgDIAEoDjIdLmNsb3VkbGVzcy5hcGkuRXZlbnQuU2V2ZXJpdHkSLwoIY2F0ZWdvcnkYBCABKA4yHS5jbG91ZGxlc3MuYXBpLkV2ZW50LkNhdGVnb3J5Eg4KBnJlYXNvbhgFIAEoCRIPCgdtZXNzYWdlGAYgASgJEhEKCW5hbWVzcGFjZRgHIAEoCRIQCgh3b3JrbG9hZBgIIAEoCRISCgpyZXBsaWNhX2lkGAkgASgJEg8KB25vZGVfaWQYCiABKAkSEgoKcmVxdWVzdF9pZBgLIAEoCSIsCghTZXZlcml0eRIICgRJTkZPEAASCwoHV0FSTklORxABEgkKBUVSUk9SEAIiXwoIQ2F0ZWdvcnkSDgoKTUVNQkVSU0hJUBAAEg4KClNDSEVEVUxJTkcQARILCgdST0xMT1VUEAISDAoIV09SS0xPQUQQAxIMCghTRUNVUklUWRAEEgoKBlNZU1RFTRAFIrcBChFMaXN0RXZlbnRzUmVxdWVzdBIaCgluYW1lc3BhY2UYASABKAlCB7pIBHICGD8SGQoId29ya2xvYWQYAiABKAlCB7pIBHICGD8SGAoHbm9kZV9pZBgDIAEoCUIHukgEcgIYPxIdCglwYWdlX3NpemUYBCABKAVCCrpIBxoFGOgHKAASHAoKcGFnZV90b2tlbhgFIAEoCUIIukgFcgMYgAgSFAoMbmV3ZXN0X2ZpcnN0GAYgASgIIlMKEkxpc3RFdmVudHNSZXNwb25zZRIkCgZldmVudHMYASADKAsyFC5jbG91ZGxlc3MuYXBpLkV2ZW50EhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSKBAQoSV2F0Y2hFdmVudHNSZXF1ZXN0EhoKCW5hbWVzcGFjZRgBIAEoCUIHukgEcgIYPxIZCgh3b3JrbG9hZBgCIAEoCUIHukgEcgIYPxIYCgdub2RlX2lkGAMgASgJQge6SARyAhg/EhoKCGFmdGVyX2lkGAQgASgJQgi6SAVyAxiAASI6ChNXYXRjaEV2ZW50c1Jlc3BvbnNlEiMKBWV2ZW50GAEgASgLMhQuY2xvdWRsZXNzLmFwaS5FdmVudGIGcHJvdG8z", [file_buf_validate_validate, file_google_protobuf_timestamp]);
+  fileDesc("ChljbG91ZGxlc3MvYXBpL2V2ZW50LnByb3RvEg1jbG91ZGxlc3MuYXBpIu4ECgVFdmVudBIKCgJpZBgBIAEoCRIoCgR0aW1lGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIvCghzZXZlcml0eRgDIAEoDjIdLmNsb3VkbGVzcy5hcGkuRXZlbnQuU2V2ZXJpdHkSLwoIY2F0ZWdvcnkYBCABKA4yHS5jbG91ZGxlc3MuYXBpLkV2ZW50LkNhdGVnb3J5Eg4KBnJlYXNvbhgFIAEoCRIPCgdtZXNzYWdlGAYgASgJEhEKCW5hbWVzcGFjZRgHIAEoCRIQCgh3b3JrbG9hZBgIIAEoCRISCgpyZXBsaWNhX2lkGAkgASgJEg8KB25vZGVfaWQYCiABKAkSEgoKcmVxdWVzdF9pZBgLIAEoCRIQCghjYXVzZV9pZBgMIAEoCRIpCghkZWNpc2lvbhgNIAEoCzIXLmNsb3VkbGVzcy5hcGkuRGVjaXNpb24SEwoLcmVwbGljYV9pZHMYDiADKAkSDQoFY291bnQYDyABKAUSLgoKZmlyc3RfdGltZRgQIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASIwoFYXVkaXQYESABKAsyFC5jbG91ZGxlc3MuYXBpLkF1ZGl0IiwKCFNldmVyaXR5EggKBElORk8QABILCgdXQVJOSU5HEAESCQoFRVJST1IQAiJqCghDYXRlZ29yeRIOCgpNRU1CRVJTSElQEAASDgoKU0NIRURVTElORxABEgsKB1JPTExPVVQQAhIMCghXT1JLTE9BRBADEgwKCFNFQ1VSSVRZEAQSCgoGU1lTVEVNEAUSCQoFQVVESVQQBiIjCghEZWNpc2lvbhIKCgJpZBgBIAEoCRILCgN3aHkYAiABKAkigwEKBUF1ZGl0EhEKCXByaW5jaXBhbBgBIAEoCRIPCgdhZGRyZXNzGAIgASgJEgsKA3JwYxgDIAEoCRIOCgZyZXN1bHQYBCABKAkSDwoHcHJvZ3JhbRgFIAEoCRIWCg5hcmd1bWVudF9jb3VudBgGIAEoBRIQCgh0cmFjZV9pZBgHIAEoCSKZAgoRTGlzdEV2ZW50c1JlcXVlc3QSGgoJbmFtZXNwYWNlGAEgASgJQge6SARyAhg/EhkKCHdvcmtsb2FkGAIgASgJQge6SARyAhg/EhgKB25vZGVfaWQYAyABKAlCB7pIBHICGD8SHQoJcGFnZV9zaXplGAQgASgFQgq6SAcaBRjoBygAEhwKCnBhZ2VfdG9rZW4YBSABKAlCCLpIBXIDGIAIEhQKDG5ld2VzdF9maXJzdBgGIAEoCBJCCgpjYXRlZ29yaWVzGAcgAygOMh0uY2xvdWRsZXNzLmFwaS5FdmVudC5DYXRlZ29yeUIPukgMkgEJEBAiBYIBAhABEhwKCnJlbGF0ZWRfdG8YCCABKAlCCLpIBXIDGIABImUKEkxpc3RFdmVudHNSZXNwb25zZRIkCgZldmVudHMYASADKAsyFC5jbG91ZGxlc3MuYXBpLkV2ZW50EhcKD25leHRfcGFnZV90b2tlbhgCIAEoCRIQCghyZXZpc2lvbhgDIAEoAyLmAQoSV2F0Y2hFdmVudHNSZXF1ZXN0EhoKCW5hbWVzcGFjZRgBIAEoCUIHukgEcgIYPxIZCgh3b3JrbG9hZBgCIAEoCUIHukgEcgIYPxIYCgdub2RlX2lkGAMgASgJQge6SARyAhg/EhoKCGFmdGVyX2lkGAQgASgJQgi6SAVyAxiAARIfCg5hZnRlcl9yZXZpc2lvbhgFIAEoA0IHukgEIgIoABJCCgpjYXRlZ29yaWVzGAYgAygOMh0uY2xvdWRsZXNzLmFwaS5FdmVudC5DYXRlZ29yeUIPukgMkgEJEBAiBYIBAhABIkwKE1dhdGNoRXZlbnRzUmVzcG9uc2USIwoFZXZlbnQYASABKAsyFC5jbG91ZGxlc3MuYXBpLkV2ZW50EhAKCHJldmlzaW9uGAIgASgDYgZwcm90bzM", [file_buf_validate_validate, file_google_protobuf_timestamp]);
 
 /**
  * @generated from message cloudless.api.Event
@@ -80,11 +80,53 @@ export type Event = Message<"cloudless.api.Event"> & {
   nodeId: string;
 
   /**
-   * The request that caused it, where there was one.
+   * The request that caused it, where there was one; also when it did so by way of other events.
    *
    * @generated from field: string request_id = 11;
    */
   requestId: string;
+
+  /**
+   * Id of the event that led to this one. Empty: nothing did, or it is no longer kept.
+   *
+   * @generated from field: string cause_id = 12;
+   */
+  causeId: string;
+
+  /**
+   * What the control plane decided and why, where this event tells of a decision.
+   *
+   * @generated from field: cloudless.api.Decision decision = 13;
+   */
+  decision?: Decision | undefined;
+
+  /**
+   * The replicas it is about, when there are several; all of them, also where `replica_id` is set.
+   *
+   * @generated from field: repeated string replica_ids = 14;
+   */
+  replicaIds: string[];
+
+  /**
+   * How many such events this one stands for: those that came too fast after the last one were left out. 0 means 1.
+   *
+   * @generated from field: int32 count = 15;
+   */
+  count: number;
+
+  /**
+   * When the first of them happened; absent when count is 0 or 1.
+   *
+   * @generated from field: google.protobuf.Timestamp first_time = 16;
+   */
+  firstTime?: Timestamp | undefined;
+
+  /**
+   * Only of category AUDIT.
+   *
+   * @generated from field: cloudless.api.Audit audit = 17;
+   */
+  audit?: Audit | undefined;
 };
 
 /**
@@ -153,6 +195,13 @@ export enum Event_Category {
    * @generated from enum value: SYSTEM = 5;
    */
   SYSTEM = 5,
+
+  /**
+   * Who asked for what: one for each call that changes something or is privileged, written before its answer.
+   *
+   * @generated from enum value: AUDIT = 6;
+   */
+  AUDIT = 6,
 }
 
 /**
@@ -160,6 +209,95 @@ export enum Event_Category {
  */
 export const Event_CategorySchema: GenEnum<Event_Category> = /*@__PURE__*/
   enumDesc(file_cloudless_api_event, 0, 1);
+
+/**
+ * One decision of a planner; what it sets off names it.
+ *
+ * @generated from message cloudless.api.Decision
+ */
+export type Decision = Message<"cloudless.api.Decision"> & {
+  /**
+   * What decided, about what, and the store's revision it had read: `rollout/3f2a@1207`.
+   *
+   * @generated from field: string id = 1;
+   */
+  id: string;
+
+  /**
+   * One sentence.
+   *
+   * @generated from field: string why = 2;
+   */
+  why: string;
+};
+
+/**
+ * Describes the message cloudless.api.Decision.
+ * Use `create(DecisionSchema)` to create a new message.
+ */
+export const DecisionSchema: GenMessage<Decision> = /*@__PURE__*/
+  messageDesc(file_cloudless_api_event, 1);
+
+/**
+ * A call that changes something or is privileged, and what became of it.
+ *
+ * @generated from message cloudless.api.Audit
+ */
+export type Audit = Message<"cloudless.api.Audit"> & {
+  /**
+   * Who called. `anonymous` as long as there are no identities.
+   *
+   * @generated from field: string principal = 1;
+   */
+  principal: string;
+
+  /**
+   * The address the call came from; empty inside of one process.
+   *
+   * @generated from field: string address = 2;
+   */
+  address: string;
+
+  /**
+   * Full name, as in `cloudless.api.CoordinatorService/ScaleWorkload`.
+   *
+   * @generated from field: string rpc = 3;
+   */
+  rpc: string;
+
+  /**
+   * `ok`, `unchanged` when there was nothing to do, `started` for what goes on after this event, or the code of the refusal.
+   *
+   * @generated from field: string result = 4;
+   */
+  result: string;
+
+  /**
+   * Of an exec: the program. Its arguments are only counted: they may hold secrets.
+   *
+   * @generated from field: string program = 5;
+   */
+  program: string;
+
+  /**
+   * @generated from field: int32 argument_count = 6;
+   */
+  argumentCount: number;
+
+  /**
+   * W3C trace id of the call, if it had one.
+   *
+   * @generated from field: string trace_id = 7;
+   */
+  traceId: string;
+};
+
+/**
+ * Describes the message cloudless.api.Audit.
+ * Use `create(AuditSchema)` to create a new message.
+ */
+export const AuditSchema: GenMessage<Audit> = /*@__PURE__*/
+  messageDesc(file_cloudless_api_event, 2);
 
 /**
  * @generated from message cloudless.api.ListEventsRequest
@@ -200,6 +338,20 @@ export type ListEventsRequest = Message<"cloudless.api.ListEventsRequest"> & {
    * @generated from field: bool newest_first = 6;
    */
   newestFirst: boolean;
+
+  /**
+   * Only of these categories; empty: all.
+   *
+   * @generated from field: repeated cloudless.api.Event.Category categories = 7;
+   */
+  categories: Event_Category[];
+
+  /**
+   * Only the event with this id, those that led to it, and those it led to, directly or by way of others.
+   *
+   * @generated from field: string related_to = 8;
+   */
+  relatedTo: string;
 };
 
 /**
@@ -207,7 +359,7 @@ export type ListEventsRequest = Message<"cloudless.api.ListEventsRequest"> & {
  * Use `create(ListEventsRequestSchema)` to create a new message.
  */
 export const ListEventsRequestSchema: GenMessage<ListEventsRequest> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_event, 1);
+  messageDesc(file_cloudless_api_event, 3);
 
 /**
  * @generated from message cloudless.api.ListEventsResponse
@@ -219,9 +371,18 @@ export type ListEventsResponse = Message<"cloudless.api.ListEventsResponse"> & {
   events: Event[];
 
   /**
+   * For the next page, with the same filter and order.
+   *
    * @generated from field: string next_page_token = 2;
    */
   nextPageToken: string;
+
+  /**
+   * The store's revision this page shows. A watch after that of the first page misses nothing.
+   *
+   * @generated from field: int64 revision = 3;
+   */
+  revision: bigint;
 };
 
 /**
@@ -229,7 +390,7 @@ export type ListEventsResponse = Message<"cloudless.api.ListEventsResponse"> & {
  * Use `create(ListEventsResponseSchema)` to create a new message.
  */
 export const ListEventsResponseSchema: GenMessage<ListEventsResponse> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_event, 2);
+  messageDesc(file_cloudless_api_event, 4);
 
 /**
  * @generated from message cloudless.api.WatchEventsRequest
@@ -251,11 +412,25 @@ export type WatchEventsRequest = Message<"cloudless.api.WatchEventsRequest"> & {
   nodeId: string;
 
   /**
-   * Only events after this id; empty: only new ones.
+   * Only events after this id, of those that are kept; empty: only new ones.
    *
    * @generated from field: string after_id = 4;
    */
   afterId: string;
+
+  /**
+   * Resumes: every event after this revision, also those that are no longer kept. As in WatchWorkloadsRequest; not with after_id.
+   *
+   * @generated from field: int64 after_revision = 5;
+   */
+  afterRevision: bigint;
+
+  /**
+   * Only of these categories; empty: all.
+   *
+   * @generated from field: repeated cloudless.api.Event.Category categories = 6;
+   */
+  categories: Event_Category[];
 };
 
 /**
@@ -263,18 +438,25 @@ export type WatchEventsRequest = Message<"cloudless.api.WatchEventsRequest"> & {
  * Use `create(WatchEventsRequestSchema)` to create a new message.
  */
 export const WatchEventsRequestSchema: GenMessage<WatchEventsRequest> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_event, 3);
+  messageDesc(file_cloudless_api_event, 5);
 
 /**
  * @generated from message cloudless.api.WatchEventsResponse
  */
 export type WatchEventsResponse = Message<"cloudless.api.WatchEventsResponse"> & {
   /**
-   * Absent in a bookmark, which is sent after 15 s of silence.
+   * Absent in a bookmark, which is sent after 15 s of silence, and when a resumed watch has sent what was missed.
    *
    * @generated from field: cloudless.api.Event event = 1;
    */
   event?: Event | undefined;
+
+  /**
+   * Up to this revision of the store every event has been sent, with this item at the latest: where `after_revision` resumes.
+   *
+   * @generated from field: int64 revision = 2;
+   */
+  revision: bigint;
 };
 
 /**
@@ -282,5 +464,5 @@ export type WatchEventsResponse = Message<"cloudless.api.WatchEventsResponse"> &
  * Use `create(WatchEventsResponseSchema)` to create a new message.
  */
 export const WatchEventsResponseSchema: GenMessage<WatchEventsResponse> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_event, 4);
+  messageDesc(file_cloudless_api_event, 6);
 

@@ -15,7 +15,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file cloudless/api/logs.proto.
  */
 export const file_cloudless_api_logs: GenFile = /*@__PURE__*/
-  fileDesc("ChhjbG91ZGxlc3MvYXBpL2xvZ3MucHJvdG8SDWNsb3VkbGVzcy5hcGki4wIKEVN0cmVhbUxvZ3NSZXF1ZXN0EjEKDGNvbnRhaW5lcl9pZBgBIAEoCUIbukgYchYyFF4oWzAtOWEtZl17MTIsNjR9KT8kEhwKCnJlcGxpY2FfaWQYAiABKAlCCLpIBXIDGIABEhoKCW5hbWVzcGFjZRgDIAEoCUIHukgEcgIYPxIVCgRuYW1lGAQgASgJQge6SARyAhg/Eg4KBmZvbGxvdxgFIAEoCBIgCgp0YWlsX2xpbmVzGAYgASgFQge6SAQaAigASACIAQESKQoFc2luY2UYByABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEj0KB3N0cmVhbXMYCCADKA4yGy5jbG91ZGxlc3MuYXBpLk91dHB1dFN0cmVhbUIPukgMkgEJEAIiBYIBAhABEh8KDmFmdGVyX3NlcXVlbmNlGAkgASgDQge6SAQiAigAQg0KC190YWlsX2xpbmVzIskBCghMb2dFbnRyeRIUCgxjb250YWluZXJfaWQYASABKAkSEgoKcmVwbGljYV9pZBgCIAEoCRIQCghzZXF1ZW5jZRgDIAEoAxIoCgR0aW1lGAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIrCgZzdHJlYW0YBSABKA4yGy5jbG91ZGxlc3MuYXBpLk91dHB1dFN0cmVhbRIMCgRsaW5lGAYgASgJEgsKA3JhdxgHIAEoDBIPCgdwYXJ0aWFsGAggASgIIpMCChJFeGVjQ29tbWFuZFJlcXVlc3QSMQoMY29udGFpbmVyX2lkGAEgASgJQhu6SBhyFjIUXihbMC05YS1mXXsxMiw2NH0pPyQSHAoKcmVwbGljYV9pZBgCIAEoCUIIukgFcgMYgAESGgoJbmFtZXNwYWNlGAMgASgJQge6SARyAhg/EhUKBG5hbWUYBCABKAlCB7pIBHICGD8SJAoHY29tbWFuZBgFIAMoCUITukgQkgENCAEQgAgiBnIEKICACBI5Cgd0aW1lb3V0GAYgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uQg26SAqqAQciAwiQHCoAEhgKBXN0ZGluGAcgASgMQgm6SAZ6BBiAgEAirQEKE0V4ZWNDb21tYW5kUmVzcG9uc2USDgoGc3Rkb3V0GAEgASgJEg4KBnN0ZGVychgCIAEoCRIRCglleGl0X2NvZGUYAyABKAUSFAoMY29udGFpbmVyX2lkGAQgASgJEhIKCnJlcGxpY2FfaWQYBSABKAkSEQoJdHJ1bmNhdGVkGAYgASgIEhIKCnN0ZG91dF9yYXcYByABKAwSEgoKc3RkZXJyX3JhdxgIIAEoDCJNChlHZXRDb250YWluZXJTdGF0dXNSZXF1ZXN0EjAKDGNvbnRhaW5lcl9pZBgBIAEoCUIaukgXchUQATIRXlswLTlhLWZdezEyLDY0fSQiFwoVTGlzdENvbnRhaW5lcnNSZXF1ZXN0IkwKFkxpc3RDb250YWluZXJzUmVzcG9uc2USMgoKY29udGFpbmVycxgBIAMoCzIeLmNsb3VkbGVzcy5hcGkuQ29udGFpbmVyU3RhdHVzIv0CCg9Db250YWluZXJTdGF0dXMSFAoMY29udGFpbmVyX2lkGAEgASgJEhIKCnJlcGxpY2FfaWQYAiABKAkSEQoJbmFtZXNwYWNlGAMgASgJEhAKCHdvcmtsb2FkGAQgASgJEg8KB25vZGVfaWQYBSABKAkSMwoFc3RhdGUYBiABKA4yJC5jbG91ZGxlc3MuYXBpLkNvbnRhaW5lclN0YXR1cy5TdGF0ZRILCgNwaWQYByABKAUSLgoKc3RhcnRlZF9hdBgIIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLwoLZmluaXNoZWRfYXQYCSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhYKCWV4aXRfY29kZRgKIAEoBUgAiAEBEg4KBnJlYXNvbhgLIAEoCRIPCgdydW50aW1lGAwgASgJIiAKBVN0YXRlEgsKB1JVTk5JTkcQABIKCgZFWElURUQQAUIMCgpfZXhpdF9jb2RlKiYKDE91dHB1dFN0cmVhbRIKCgZTVERPVVQQABIKCgZTVERFUlIQAWIGcHJvdG8z", [file_buf_validate_validate, file_google_protobuf_duration, file_google_protobuf_timestamp]);
+  fileDesc("ChhjbG91ZGxlc3MvYXBpL2xvZ3MucHJvdG8SDWNsb3VkbGVzcy5hcGkimQMKEVN0cmVhbUxvZ3NSZXF1ZXN0EjEKDGNvbnRhaW5lcl9pZBgBIAEoCUIbukgYchYyFF4oWzAtOWEtZl17MTIsNjR9KT8kEhwKCnJlcGxpY2FfaWQYAiABKAlCCLpIBXIDGIABEhoKCW5hbWVzcGFjZRgDIAEoCUIHukgEcgIYPxIVCgRuYW1lGAQgASgJQge6SARyAhg/Eg4KBmZvbGxvdxgFIAEoCBIgCgp0YWlsX2xpbmVzGAYgASgFQge6SAQaAigASACIAQESKQoFc2luY2UYByABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEj0KB3N0cmVhbXMYCCADKA4yGy5jbG91ZGxlc3MuYXBpLk91dHB1dFN0cmVhbUIPukgMkgEJEAIiBYIBAhABEh8KDmFmdGVyX3NlcXVlbmNlGAkgASgDQge6SAQiAigAEjQKBWFmdGVyGAogAygLMhouY2xvdWRsZXNzLmFwaS5Mb2dQb3NpdGlvbkIJukgGkgEDEIAgQg0KC190YWlsX2xpbmVzIlUKC0xvZ1Bvc2l0aW9uEisKDGNvbnRhaW5lcl9pZBgBIAEoCUIVukgSchAyDl5bMC05YS1mXXs2NH0kEhkKCHNlcXVlbmNlGAIgASgDQge6SAQiAigAIu0BCghMb2dFbnRyeRIUCgxjb250YWluZXJfaWQYASABKAkSEgoKcmVwbGljYV9pZBgCIAEoCRIQCghzZXF1ZW5jZRgDIAEoAxIoCgR0aW1lGAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIrCgZzdHJlYW0YBSABKA4yGy5jbG91ZGxlc3MuYXBpLk91dHB1dFN0cmVhbRIMCgRsaW5lGAYgASgJEgsKA3JhdxgHIAEoDBIPCgdwYXJ0aWFsGAggASgIEhUKCHBvc2l0aW9uGAkgASgDSACIAQFCCwoJX3Bvc2l0aW9uIpMCChJFeGVjQ29tbWFuZFJlcXVlc3QSMQoMY29udGFpbmVyX2lkGAEgASgJQhu6SBhyFjIUXihbMC05YS1mXXsxMiw2NH0pPyQSHAoKcmVwbGljYV9pZBgCIAEoCUIIukgFcgMYgAESGgoJbmFtZXNwYWNlGAMgASgJQge6SARyAhg/EhUKBG5hbWUYBCABKAlCB7pIBHICGD8SJAoHY29tbWFuZBgFIAMoCUITukgQkgENCAEQgAgiBnIEKICACBI5Cgd0aW1lb3V0GAYgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uQg26SAqqAQciAwiQHCoAEhgKBXN0ZGluGAcgASgMQgm6SAZ6BBiAgEAirQEKE0V4ZWNDb21tYW5kUmVzcG9uc2USDgoGc3Rkb3V0GAEgASgJEg4KBnN0ZGVychgCIAEoCRIRCglleGl0X2NvZGUYAyABKAUSFAoMY29udGFpbmVyX2lkGAQgASgJEhIKCnJlcGxpY2FfaWQYBSABKAkSEQoJdHJ1bmNhdGVkGAYgASgIEhIKCnN0ZG91dF9yYXcYByABKAwSEgoKc3RkZXJyX3JhdxgIIAEoDCJNChlHZXRDb250YWluZXJTdGF0dXNSZXF1ZXN0EjAKDGNvbnRhaW5lcl9pZBgBIAEoCUIaukgXchUQATIRXlswLTlhLWZdezEyLDY0fSQiFwoVTGlzdENvbnRhaW5lcnNSZXF1ZXN0IkwKFkxpc3RDb250YWluZXJzUmVzcG9uc2USMgoKY29udGFpbmVycxgBIAMoCzIeLmNsb3VkbGVzcy5hcGkuQ29udGFpbmVyU3RhdHVzIv0CCg9Db250YWluZXJTdGF0dXMSFAoMY29udGFpbmVyX2lkGAEgASgJEhIKCnJlcGxpY2FfaWQYAiABKAkSEQoJbmFtZXNwYWNlGAMgASgJEhAKCHdvcmtsb2FkGAQgASgJEg8KB25vZGVfaWQYBSABKAkSMwoFc3RhdGUYBiABKA4yJC5jbG91ZGxlc3MuYXBpLkNvbnRhaW5lclN0YXR1cy5TdGF0ZRILCgNwaWQYByABKAUSLgoKc3RhcnRlZF9hdBgIIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLwoLZmluaXNoZWRfYXQYCSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhYKCWV4aXRfY29kZRgKIAEoBUgAiAEBEg4KBnJlYXNvbhgLIAEoCRIPCgdydW50aW1lGAwgASgJIiAKBVN0YXRlEgsKB1JVTk5JTkcQABIKCgZFWElURUQQAUIMCgpfZXhpdF9jb2RlKiYKDE91dHB1dFN0cmVhbRIKCgZTVERPVVQQABIKCgZTVERFUlIQAWIGcHJvdG8z", [file_buf_validate_validate, file_google_protobuf_duration, file_google_protobuf_timestamp]);
 
 /**
  * Which replica or container: `container_id`, or `replica_id`, or `namespace` and `name` of a workload.
@@ -83,6 +83,14 @@ export type StreamLogsRequest = Message<"cloudless.api.StreamLogsRequest"> & {
    * @generated from field: int64 after_sequence = 9;
    */
   afterSequence: bigint;
+
+  /**
+   * Resumes where a stream broke off: what was seen last of each replica, in lines or bookmarks. A replica of which a position is
+   * given goes on after it, with all its later containers, whatever `tail_lines` says.
+   *
+   * @generated from field: repeated cloudless.api.LogPosition after = 10;
+   */
+  after: LogPosition[];
 };
 
 /**
@@ -91,6 +99,30 @@ export type StreamLogsRequest = Message<"cloudless.api.StreamLogsRequest"> & {
  */
 export const StreamLogsRequestSchema: GenMessage<StreamLogsRequest> = /*@__PURE__*/
   messageDesc(file_cloudless_api_logs, 0);
+
+/**
+ * Everything of a replica up to and with this line has been seen: also its earlier containers.
+ *
+ * @generated from message cloudless.api.LogPosition
+ */
+export type LogPosition = Message<"cloudless.api.LogPosition"> & {
+  /**
+   * @generated from field: string container_id = 1;
+   */
+  containerId: string;
+
+  /**
+   * @generated from field: int64 sequence = 2;
+   */
+  sequence: bigint;
+};
+
+/**
+ * Describes the message cloudless.api.LogPosition.
+ * Use `create(LogPositionSchema)` to create a new message.
+ */
+export const LogPositionSchema: GenMessage<LogPosition> = /*@__PURE__*/
+  messageDesc(file_cloudless_api_logs, 1);
 
 /**
  * @generated from message cloudless.api.LogEntry
@@ -143,6 +175,14 @@ export type LogEntry = Message<"cloudless.api.LogEntry"> & {
    * @generated from field: bool partial = 8;
    */
   partial: boolean;
+
+  /**
+   * Only in a bookmark at the beginning of a followed stream with tail_lines: what comes is after this line of the container. For
+   * StreamLogsRequest.after.
+   *
+   * @generated from field: optional int64 position = 9;
+   */
+  position?: bigint | undefined;
 };
 
 /**
@@ -150,7 +190,7 @@ export type LogEntry = Message<"cloudless.api.LogEntry"> & {
  * Use `create(LogEntrySchema)` to create a new message.
  */
 export const LogEntrySchema: GenMessage<LogEntry> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_logs, 1);
+  messageDesc(file_cloudless_api_logs, 2);
 
 /**
  * @generated from message cloudless.api.ExecCommandRequest
@@ -203,7 +243,7 @@ export type ExecCommandRequest = Message<"cloudless.api.ExecCommandRequest"> & {
  * Use `create(ExecCommandRequestSchema)` to create a new message.
  */
 export const ExecCommandRequestSchema: GenMessage<ExecCommandRequest> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_logs, 2);
+  messageDesc(file_cloudless_api_logs, 3);
 
 /**
  * A failing command is an exit code, not an error.
@@ -263,7 +303,7 @@ export type ExecCommandResponse = Message<"cloudless.api.ExecCommandResponse"> &
  * Use `create(ExecCommandResponseSchema)` to create a new message.
  */
 export const ExecCommandResponseSchema: GenMessage<ExecCommandResponse> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_logs, 3);
+  messageDesc(file_cloudless_api_logs, 4);
 
 /**
  * @generated from message cloudless.api.GetContainerStatusRequest
@@ -282,7 +322,7 @@ export type GetContainerStatusRequest = Message<"cloudless.api.GetContainerStatu
  * Use `create(GetContainerStatusRequestSchema)` to create a new message.
  */
 export const GetContainerStatusRequestSchema: GenMessage<GetContainerStatusRequest> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_logs, 4);
+  messageDesc(file_cloudless_api_logs, 5);
 
 /**
  * @generated from message cloudless.api.ListContainersRequest
@@ -295,7 +335,7 @@ export type ListContainersRequest = Message<"cloudless.api.ListContainersRequest
  * Use `create(ListContainersRequestSchema)` to create a new message.
  */
 export const ListContainersRequestSchema: GenMessage<ListContainersRequest> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_logs, 5);
+  messageDesc(file_cloudless_api_logs, 6);
 
 /**
  * @generated from message cloudless.api.ListContainersResponse
@@ -312,7 +352,7 @@ export type ListContainersResponse = Message<"cloudless.api.ListContainersRespon
  * Use `create(ListContainersResponseSchema)` to create a new message.
  */
 export const ListContainersResponseSchema: GenMessage<ListContainersResponse> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_logs, 6);
+  messageDesc(file_cloudless_api_logs, 7);
 
 /**
  * @generated from message cloudless.api.ContainerStatus
@@ -384,7 +424,7 @@ export type ContainerStatus = Message<"cloudless.api.ContainerStatus"> & {
  * Use `create(ContainerStatusSchema)` to create a new message.
  */
 export const ContainerStatusSchema: GenMessage<ContainerStatus> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_logs, 7);
+  messageDesc(file_cloudless_api_logs, 8);
 
 /**
  * @generated from enum cloudless.api.ContainerStatus.State
@@ -405,7 +445,7 @@ export enum ContainerStatus_State {
  * Describes the enum cloudless.api.ContainerStatus.State.
  */
 export const ContainerStatus_StateSchema: GenEnum<ContainerStatus_State> = /*@__PURE__*/
-  enumDesc(file_cloudless_api_logs, 7, 0);
+  enumDesc(file_cloudless_api_logs, 8, 0);
 
 /**
  * @generated from enum cloudless.api.OutputStream

@@ -17,7 +17,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file cloudless/api/node.proto.
  */
 export const file_cloudless_api_node: GenFile = /*@__PURE__*/
-  fileDesc("ChhjbG91ZGxlc3MvYXBpL25vZGUucHJvdG8SDWNsb3VkbGVzcy5hcGkitQIKBE5vZGUSCgoCaWQYASABKAkSDgoGcmVnaW9uGAIgASgJEgwKBHpvbmUYAyABKAkSLwoGbGFiZWxzGAQgAygLMh8uY2xvdWRsZXNzLmFwaS5Ob2RlLkxhYmVsc0VudHJ5EiQKBnRhaW50cxgFIAMoCzIULmNsb3VkbGVzcy5hcGkuVGFpbnQSEAoIY29yZG9uZWQYBiABKAgSEAoIZHJhaW5pbmcYByABKAgSKQoGc3RhdHVzGAggASgLMhkuY2xvdWRsZXNzLmFwaS5Ob2RlU3RhdHVzEi4KCmNyZWF0ZWRfYXQYCSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wGi0KC0xhYmVsc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEiiAUKCk5vZGVTdGF0dXMSLgoFcGhhc2UYASABKA4yHy5jbG91ZGxlc3MuYXBpLk5vZGVTdGF0dXMuUGhhc2USLAoKY29uZGl0aW9ucxgCIAMoCzIYLmNsb3VkbGVzcy5hcGkuQ29uZGl0aW9uEi0KCGNhcGFjaXR5GAMgASgLMhsuY2xvdWRsZXNzLmFwaS5Ob2RlQ2FwYWNpdHkSLgoJYWxsb2NhdGVkGAQgASgLMhsuY2xvdWRsZXNzLmFwaS5Ob2RlQ2FwYWNpdHkSLQoIcmVzZXJ2ZWQYBSABKAsyGy5jbG91ZGxlc3MuYXBpLk5vZGVDYXBhY2l0eRInCgV1c2FnZRgGIAEoCzIYLmNsb3VkbGVzcy5hcGkuTm9kZVVzYWdlEhQKDGNhcGFiaWxpdGllcxgHIAMoCRIVCg1yZXBsaWNhX2NvdW50GAggASgFEhQKDG1heF9yZXBsaWNhcxgJIAEoBRIVCg1hZ2VudF92ZXJzaW9uGAogASgJEhQKDGFyY2hpdGVjdHVyZRgLIAEoCRIYChBvcGVyYXRpbmdfc3lzdGVtGAwgASgJEhUKDWFnZW50X2FkZHJlc3MYDSABKAkSMwoPY29ubmVjdGVkX3NpbmNlGA4gASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBItCglsYXN0X3NlZW4YDyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhMKC3JlbGlhYmlsaXR5GBAgASgBEg4KBnJlYXNvbhgRIAEoCSI7CgVQaGFzZRILCgdVTktOT1dOEAASCQoFUkVBRFkQARIQCgxESVNDT05ORUNURUQQAhIICgRMT1NUEAMivQEKCUNvbmRpdGlvbhIrCgR0eXBlGAEgASgOMh0uY2xvdWRsZXNzLmFwaS5Db25kaXRpb24uVHlwZRIOCgZzdGF0dXMYAiABKAgSDgoGcmVhc29uGAMgASgJImMKBFR5cGUSCQoFUkVBRFkQABITCg9NRU1PUllfUFJFU1NVUkUQARIRCg1ESVNLX1BSRVNTVVJFEAISFwoTTkVUV09SS19VTkFWQUlMQUJMRRADEg8KC1FVQVJBTlRJTkVEEAQidAoMTm9kZUNhcGFjaXR5EhIKCmNwdV9taWxsaXMYASABKAUSFAoMbWVtb3J5X2J5dGVzGAIgASgDEhUKDXN0b3JhZ2VfYnl0ZXMYAyABKAMSFQoNYmFuZHdpZHRoX2JwcxgEIAEoAxIMCgRncHVzGAUgASgFIkwKCU5vZGVVc2FnZRISCgpjcHVfbWlsbGlzGAEgASgFEhQKDG1lbW9yeV9ieXRlcxgCIAEoAxIVCg1zdG9yYWdlX2J5dGVzGAMgASgDIiwKDkdldE5vZGVSZXF1ZXN0EhoKB25vZGVfaWQYASABKAlCCbpIBnIEEAEYPyJxChBMaXN0Tm9kZXNSZXF1ZXN0EiAKDmxhYmVsX3NlbGVjdG9yGAEgASgJQgi6SAVyAxiAIBIdCglwYWdlX3NpemUYAiABKAVCCrpIBxoFGOgHKAASHAoKcGFnZV90b2tlbhgDIAEoCUIIukgFcgMYgAgiUAoRTGlzdE5vZGVzUmVzcG9uc2USIgoFbm9kZXMYASADKAsyEy5jbG91ZGxlc3MuYXBpLk5vZGUSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIuMDChFVcGRhdGVOb2RlUmVxdWVzdBIaCgdub2RlX2lkGAEgASgJQgm6SAZyBBABGD8SugEKCnNldF9sYWJlbHMYAiADKAsyLy5jbG91ZGxlc3MuYXBpLlVwZGF0ZU5vZGVSZXF1ZXN0LlNldExhYmVsc0VudHJ5QnW6SHKaAW8QgAEiNHIyEAEY/QEyK15bQS1aYS16MC05XShbQS1aYS16MC05Ll8vLV0qW0EtWmEtejAtOV0pPyQqNHIyGP0BMi1eKFtBLVphLXowLTldKFtBLVphLXowLTkuXy1dKltBLVphLXowLTldKT8pPyQSIAoNcmVtb3ZlX2xhYmVscxgDIAMoCUIJukgGkgEDEIABEjIKCnNldF90YWludHMYBCADKAsyFC5jbG91ZGxlc3MuYXBpLlRhaW50Qgi6SAWSAQIQQBIfCg1yZW1vdmVfdGFpbnRzGAUgAygJQgi6SAWSAQIQQBIaCgR6b25lGAYgASgJQge6SARyAhg/SACIAQESHAoGcmVnaW9uGAcgASgJQge6SARyAhg/SAGIAQEaMAoOU2V0TGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4AUIHCgVfem9uZUIJCgdfcmVnaW9uIi8KEUNvcmRvbk5vZGVSZXF1ZXN0EhoKB25vZGVfaWQYASABKAlCCbpIBnIEEAEYPyIxChNVbmNvcmRvbk5vZGVSZXF1ZXN0EhoKB25vZGVfaWQYASABKAlCCbpIBnIEEAEYPyIuChBEcmFpbk5vZGVSZXF1ZXN0EhoKB25vZGVfaWQYASABKAlCCbpIBnIEEAEYPyI+ChFSZW1vdmVOb2RlUmVxdWVzdBIaCgdub2RlX2lkGAEgASgJQgm6SAZyBBABGD8SDQoFZm9yY2UYAiABKAgiFAoSUmVtb3ZlTm9kZVJlc3BvbnNlYgZwcm90bzM", [file_buf_validate_validate, file_cloudless_api_workload, file_google_protobuf_timestamp]);
+  fileDesc("ChhjbG91ZGxlc3MvYXBpL25vZGUucHJvdG8SDWNsb3VkbGVzcy5hcGkitQIKBE5vZGUSCgoCaWQYASABKAkSDgoGcmVnaW9uGAIgASgJEgwKBHpvbmUYAyABKAkSLwoGbGFiZWxzGAQgAygLMh8uY2xvdWRsZXNzLmFwaS5Ob2RlLkxhYmVsc0VudHJ5EiQKBnRhaW50cxgFIAMoCzIULmNsb3VkbGVzcy5hcGkuVGFpbnQSEAoIY29yZG9uZWQYBiABKAgSEAoIZHJhaW5pbmcYByABKAgSKQoGc3RhdHVzGAggASgLMhkuY2xvdWRsZXNzLmFwaS5Ob2RlU3RhdHVzEi4KCmNyZWF0ZWRfYXQYCSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wGi0KC0xhYmVsc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEiiAUKCk5vZGVTdGF0dXMSLgoFcGhhc2UYASABKA4yHy5jbG91ZGxlc3MuYXBpLk5vZGVTdGF0dXMuUGhhc2USLAoKY29uZGl0aW9ucxgCIAMoCzIYLmNsb3VkbGVzcy5hcGkuQ29uZGl0aW9uEi0KCGNhcGFjaXR5GAMgASgLMhsuY2xvdWRsZXNzLmFwaS5Ob2RlQ2FwYWNpdHkSLgoJYWxsb2NhdGVkGAQgASgLMhsuY2xvdWRsZXNzLmFwaS5Ob2RlQ2FwYWNpdHkSLQoIcmVzZXJ2ZWQYBSABKAsyGy5jbG91ZGxlc3MuYXBpLk5vZGVDYXBhY2l0eRInCgV1c2FnZRgGIAEoCzIYLmNsb3VkbGVzcy5hcGkuTm9kZVVzYWdlEhQKDGNhcGFiaWxpdGllcxgHIAMoCRIVCg1yZXBsaWNhX2NvdW50GAggASgFEhQKDG1heF9yZXBsaWNhcxgJIAEoBRIVCg1hZ2VudF92ZXJzaW9uGAogASgJEhQKDGFyY2hpdGVjdHVyZRgLIAEoCRIYChBvcGVyYXRpbmdfc3lzdGVtGAwgASgJEhUKDWFnZW50X2FkZHJlc3MYDSABKAkSMwoPY29ubmVjdGVkX3NpbmNlGA4gASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBItCglsYXN0X3NlZW4YDyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhMKC3JlbGlhYmlsaXR5GBAgASgBEg4KBnJlYXNvbhgRIAEoCSI7CgVQaGFzZRILCgdVTktOT1dOEAASCQoFUkVBRFkQARIQCgxESVNDT05ORUNURUQQAhIICgRMT1NUEAMivQEKCUNvbmRpdGlvbhIrCgR0eXBlGAEgASgOMh0uY2xvdWRsZXNzLmFwaS5Db25kaXRpb24uVHlwZRIOCgZzdGF0dXMYAiABKAgSDgoGcmVhc29uGAMgASgJImMKBFR5cGUSCQoFUkVBRFkQABITCg9NRU1PUllfUFJFU1NVUkUQARIRCg1ESVNLX1BSRVNTVVJFEAISFwoTTkVUV09SS19VTkFWQUlMQUJMRRADEg8KC1FVQVJBTlRJTkVEEAQidAoMTm9kZUNhcGFjaXR5EhIKCmNwdV9taWxsaXMYASABKAUSFAoMbWVtb3J5X2J5dGVzGAIgASgDEhUKDXN0b3JhZ2VfYnl0ZXMYAyABKAMSFQoNYmFuZHdpZHRoX2JwcxgEIAEoAxIMCgRncHVzGAUgASgFIkwKCU5vZGVVc2FnZRISCgpjcHVfbWlsbGlzGAEgASgFEhQKDG1lbW9yeV9ieXRlcxgCIAEoAxIVCg1zdG9yYWdlX2J5dGVzGAMgASgDIiwKDkdldE5vZGVSZXF1ZXN0EhoKB25vZGVfaWQYASABKAlCCbpIBnIEEAEYPyJxChBMaXN0Tm9kZXNSZXF1ZXN0EiAKDmxhYmVsX3NlbGVjdG9yGAEgASgJQgi6SAVyAxiAIBIdCglwYWdlX3NpemUYAiABKAVCCrpIBxoFGOgHKAASHAoKcGFnZV90b2tlbhgDIAEoCUIIukgFcgMYgAgiYgoRTGlzdE5vZGVzUmVzcG9uc2USIgoFbm9kZXMYASADKAsyEy5jbG91ZGxlc3MuYXBpLk5vZGUSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJEhAKCHJldmlzaW9uGAMgASgDIocBChFXYXRjaE5vZGVzUmVxdWVzdBIYCgdub2RlX2lkGAEgASgJQge6SARyAhg/EiAKDmxhYmVsX3NlbGVjdG9yGAIgASgJQgi6SAVyAxiAIBIfCg5hZnRlcl9yZXZpc2lvbhgDIAEoA0IHukgEIgIoABIVCg1pbmNsdWRlX3VzYWdlGAQgASgIIrcBChJXYXRjaE5vZGVzUmVzcG9uc2USNAoEa2luZBgBIAEoDjImLmNsb3VkbGVzcy5hcGkuV2F0Y2hOb2Rlc1Jlc3BvbnNlLktpbmQSIQoEbm9kZRgCIAEoCzITLmNsb3VkbGVzcy5hcGkuTm9kZRIQCghyZXZpc2lvbhgDIAEoAyI2CgRLaW5kEgcKA1BVVBAAEgsKB0RFTEVURUQQARIKCgZTWU5DRUQQAhIMCghCT09LTUFSSxADIoEEChFVcGRhdGVOb2RlUmVxdWVzdBIaCgdub2RlX2lkGAEgASgJQgm6SAZyBBABGD8SugEKCnNldF9sYWJlbHMYAiADKAsyLy5jbG91ZGxlc3MuYXBpLlVwZGF0ZU5vZGVSZXF1ZXN0LlNldExhYmVsc0VudHJ5QnW6SHKaAW8QgAEiNHIyEAEY/QEyK15bQS1aYS16MC05XShbQS1aYS16MC05Ll8vLV0qW0EtWmEtejAtOV0pPyQqNHIyGP0BMi1eKFtBLVphLXowLTldKFtBLVphLXowLTkuXy1dKltBLVphLXowLTldKT8pPyQSIAoNcmVtb3ZlX2xhYmVscxgDIAMoCUIJukgGkgEDEIABEjIKCnNldF90YWludHMYBCADKAsyFC5jbG91ZGxlc3MuYXBpLlRhaW50Qgi6SAWSAQIQQBIfCg1yZW1vdmVfdGFpbnRzGAUgAygJQgi6SAWSAQIQQBIaCgR6b25lGAYgASgJQge6SARyAhg/SACIAQESHAoGcmVnaW9uGAcgASgJQge6SARyAhg/SAGIAQESHAoKcmVxdWVzdF9pZBgIIAEoCUIIukgFcgMogAIaMAoOU2V0TGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4AUIHCgVfem9uZUIJCgdfcmVnaW9uIk0KEUNvcmRvbk5vZGVSZXF1ZXN0EhoKB25vZGVfaWQYASABKAlCCbpIBnIEEAEYPxIcCgpyZXF1ZXN0X2lkGAIgASgJQgi6SAVyAyiAAiJPChNVbmNvcmRvbk5vZGVSZXF1ZXN0EhoKB25vZGVfaWQYASABKAlCCbpIBnIEEAEYPxIcCgpyZXF1ZXN0X2lkGAIgASgJQgi6SAVyAyiAAiJMChBEcmFpbk5vZGVSZXF1ZXN0EhoKB25vZGVfaWQYASABKAlCCbpIBnIEEAEYPxIcCgpyZXF1ZXN0X2lkGAIgASgJQgi6SAVyAyiAAiJSChZDb25maXJtTm9kZUxvc3RSZXF1ZXN0EhoKB25vZGVfaWQYASABKAlCCbpIBnIEEAEYPxIcCgpyZXF1ZXN0X2lkGAIgASgJQgi6SAVyAyiAAiJcChFSZW1vdmVOb2RlUmVxdWVzdBIaCgdub2RlX2lkGAEgASgJQgm6SAZyBBABGD8SDQoFZm9yY2UYAiABKAgSHAoKcmVxdWVzdF9pZBgDIAEoCUIIukgFcgMogAIiFAoSUmVtb3ZlTm9kZVJlc3BvbnNlYgZwcm90bzM", [file_buf_validate_validate, file_cloudless_api_workload, file_google_protobuf_timestamp]);
 
 /**
  * @generated from message cloudless.api.Node
@@ -411,9 +411,18 @@ export type ListNodesResponse = Message<"cloudless.api.ListNodesResponse"> & {
   nodes: Node[];
 
   /**
+   * For the next page, with the same filter.
+   *
    * @generated from field: string next_page_token = 2;
    */
   nextPageToken: string;
+
+  /**
+   * The store's revision this page shows. A watch after that of the first page misses nothing.
+   *
+   * @generated from field: int64 revision = 3;
+   */
+  revision: bigint;
 };
 
 /**
@@ -422,6 +431,115 @@ export type ListNodesResponse = Message<"cloudless.api.ListNodesResponse"> & {
  */
 export const ListNodesResponseSchema: GenMessage<ListNodesResponse> = /*@__PURE__*/
   messageDesc(file_cloudless_api_node, 7);
+
+/**
+ * @generated from message cloudless.api.WatchNodesRequest
+ */
+export type WatchNodesRequest = Message<"cloudless.api.WatchNodesRequest"> & {
+  /**
+   * Only this node.
+   *
+   * @generated from field: string node_id = 1;
+   */
+  nodeId: string;
+
+  /**
+   * @generated from field: string label_selector = 2;
+   */
+  labelSelector: string;
+
+  /**
+   * Resumes: only what changed after this revision, deletions too, then a BOOKMARK instead of SYNCED. The revision of any item of
+   * an earlier watch with the same filter. OUT_OF_RANGE when the history does not reach back so far, or the revision is one that
+   * this cluster has not come to; then watch anew. 0: from the present state.
+   *
+   * @generated from field: int64 after_revision = 3;
+   */
+  afterRevision: bigint;
+
+  /**
+   * With `status.usage`, and an item each time a node reports it (each 10 s). Otherwise nodes are shown without it.
+   *
+   * @generated from field: bool include_usage = 4;
+   */
+  includeUsage: boolean;
+};
+
+/**
+ * Describes the message cloudless.api.WatchNodesRequest.
+ * Use `create(WatchNodesRequestSchema)` to create a new message.
+ */
+export const WatchNodesRequestSchema: GenMessage<WatchNodesRequest> = /*@__PURE__*/
+  messageDesc(file_cloudless_api_node, 8);
+
+/**
+ * @generated from message cloudless.api.WatchNodesResponse
+ */
+export type WatchNodesResponse = Message<"cloudless.api.WatchNodesResponse"> & {
+  /**
+   * @generated from field: cloudless.api.WatchNodesResponse.Kind kind = 1;
+   */
+  kind: WatchNodesResponse_Kind;
+
+  /**
+   * @generated from field: cloudless.api.Node node = 2;
+   */
+  node?: Node | undefined;
+
+  /**
+   * Up to this revision of the store everything has been sent, with this item at the latest: where `after_revision` resumes. It
+   * may lie far behind what the item shows.
+   *
+   * @generated from field: int64 revision = 3;
+   */
+  revision: bigint;
+};
+
+/**
+ * Describes the message cloudless.api.WatchNodesResponse.
+ * Use `create(WatchNodesResponseSchema)` to create a new message.
+ */
+export const WatchNodesResponseSchema: GenMessage<WatchNodesResponse> = /*@__PURE__*/
+  messageDesc(file_cloudless_api_node, 9);
+
+/**
+ * @generated from enum cloudless.api.WatchNodesResponse.Kind
+ */
+export enum WatchNodesResponse_Kind {
+  /**
+   * The node as it is now; `status.reliability` and `status.last_seen` are as of this item, and do not bring one about.
+   *
+   * @generated from enum value: PUT = 0;
+   */
+  PUT = 0,
+
+  /**
+   * It is gone, or no longer selected; id is set.
+   *
+   * @generated from enum value: DELETED = 1;
+   */
+  DELETED = 1,
+
+  /**
+   * All present nodes have been sent.
+   *
+   * @generated from enum value: SYNCED = 2;
+   */
+  SYNCED = 2,
+
+  /**
+   * Only the revision: nothing was to be sent for 15 s, or all that a resumed watch had missed has been sent.
+   *
+   * @generated from enum value: BOOKMARK = 3;
+   */
+  BOOKMARK = 3,
+}
+
+/**
+ * Describes the enum cloudless.api.WatchNodesResponse.Kind.
+ */
+export const WatchNodesResponse_KindSchema: GenEnum<WatchNodesResponse_Kind> = /*@__PURE__*/
+  enumDesc(file_cloudless_api_node, 9, 0);
 
 /**
  * Changes labels and taints set by users. What is not named stays.
@@ -469,6 +587,13 @@ export type UpdateNodeRequest = Message<"cloudless.api.UpdateNodeRequest"> & {
    * @generated from field: optional string region = 7;
    */
   region?: string | undefined;
+
+  /**
+   * Kept for an hour: a retry with the same id returns the first result and changes nothing.
+   *
+   * @generated from field: string request_id = 8;
+   */
+  requestId: string;
 };
 
 /**
@@ -476,7 +601,7 @@ export type UpdateNodeRequest = Message<"cloudless.api.UpdateNodeRequest"> & {
  * Use `create(UpdateNodeRequestSchema)` to create a new message.
  */
 export const UpdateNodeRequestSchema: GenMessage<UpdateNodeRequest> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_node, 8);
+  messageDesc(file_cloudless_api_node, 10);
 
 /**
  * @generated from message cloudless.api.CordonNodeRequest
@@ -486,6 +611,13 @@ export type CordonNodeRequest = Message<"cloudless.api.CordonNodeRequest"> & {
    * @generated from field: string node_id = 1;
    */
   nodeId: string;
+
+  /**
+   * Kept for an hour: a retry with the same id returns the first result and changes nothing.
+   *
+   * @generated from field: string request_id = 2;
+   */
+  requestId: string;
 };
 
 /**
@@ -493,7 +625,7 @@ export type CordonNodeRequest = Message<"cloudless.api.CordonNodeRequest"> & {
  * Use `create(CordonNodeRequestSchema)` to create a new message.
  */
 export const CordonNodeRequestSchema: GenMessage<CordonNodeRequest> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_node, 9);
+  messageDesc(file_cloudless_api_node, 11);
 
 /**
  * @generated from message cloudless.api.UncordonNodeRequest
@@ -503,6 +635,13 @@ export type UncordonNodeRequest = Message<"cloudless.api.UncordonNodeRequest"> &
    * @generated from field: string node_id = 1;
    */
   nodeId: string;
+
+  /**
+   * Kept for an hour: a retry with the same id returns the first result and changes nothing.
+   *
+   * @generated from field: string request_id = 2;
+   */
+  requestId: string;
 };
 
 /**
@@ -510,7 +649,7 @@ export type UncordonNodeRequest = Message<"cloudless.api.UncordonNodeRequest"> &
  * Use `create(UncordonNodeRequestSchema)` to create a new message.
  */
 export const UncordonNodeRequestSchema: GenMessage<UncordonNodeRequest> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_node, 10);
+  messageDesc(file_cloudless_api_node, 12);
 
 /**
  * Cordons the node and replaces each of its replicas elsewhere, within every workload's min_available.
@@ -522,6 +661,13 @@ export type DrainNodeRequest = Message<"cloudless.api.DrainNodeRequest"> & {
    * @generated from field: string node_id = 1;
    */
   nodeId: string;
+
+  /**
+   * Kept for an hour: a retry with the same id returns the first result and changes nothing.
+   *
+   * @generated from field: string request_id = 2;
+   */
+  requestId: string;
 };
 
 /**
@@ -529,7 +675,34 @@ export type DrainNodeRequest = Message<"cloudless.api.DrainNodeRequest"> & {
  * Use `create(DrainNodeRequestSchema)` to create a new message.
  */
 export const DrainNodeRequestSchema: GenMessage<DrainNodeRequest> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_node, 11);
+  messageDesc(file_cloudless_api_node, 13);
+
+/**
+ * Says that somebody has made sure that a LOST node is dead: what it ran is replaced at once, whatever holds that back (many
+ * nodes lost together, or a workload's lost_after).
+ *
+ * @generated from message cloudless.api.ConfirmNodeLostRequest
+ */
+export type ConfirmNodeLostRequest = Message<"cloudless.api.ConfirmNodeLostRequest"> & {
+  /**
+   * @generated from field: string node_id = 1;
+   */
+  nodeId: string;
+
+  /**
+   * Kept for an hour: a retry with the same id returns the first result and changes nothing.
+   *
+   * @generated from field: string request_id = 2;
+   */
+  requestId: string;
+};
+
+/**
+ * Describes the message cloudless.api.ConfirmNodeLostRequest.
+ * Use `create(ConfirmNodeLostRequestSchema)` to create a new message.
+ */
+export const ConfirmNodeLostRequestSchema: GenMessage<ConfirmNodeLostRequest> = /*@__PURE__*/
+  messageDesc(file_cloudless_api_node, 14);
 
 /**
  * Forgets a node. It must be drained, or lost with `force`.
@@ -548,6 +721,13 @@ export type RemoveNodeRequest = Message<"cloudless.api.RemoveNodeRequest"> & {
    * @generated from field: bool force = 2;
    */
   force: boolean;
+
+  /**
+   * Kept for an hour: a retry with the same id returns the first result and changes nothing.
+   *
+   * @generated from field: string request_id = 3;
+   */
+  requestId: string;
 };
 
 /**
@@ -555,7 +735,7 @@ export type RemoveNodeRequest = Message<"cloudless.api.RemoveNodeRequest"> & {
  * Use `create(RemoveNodeRequestSchema)` to create a new message.
  */
 export const RemoveNodeRequestSchema: GenMessage<RemoveNodeRequest> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_node, 12);
+  messageDesc(file_cloudless_api_node, 15);
 
 /**
  * @generated from message cloudless.api.RemoveNodeResponse
@@ -568,5 +748,5 @@ export type RemoveNodeResponse = Message<"cloudless.api.RemoveNodeResponse"> & {
  * Use `create(RemoveNodeResponseSchema)` to create a new message.
  */
 export const RemoveNodeResponseSchema: GenMessage<RemoveNodeResponse> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_node, 13);
+  messageDesc(file_cloudless_api_node, 16);
 

@@ -7,6 +7,8 @@
 import type { GenFile, GenMessage } from "@bufbuild/protobuf/codegenv2";
 import { fileDesc, messageDesc } from "@bufbuild/protobuf/codegenv2";
 import { file_buf_validate_validate } from "@bufbuild/protovalidate/gen/buf/validate/validate_pb.js";
+import type { ExecRequest, ExecResponse, ExecStart, PortForwardRequest, PortForwardResponse, PortForwardStart } from "./exec_pb.js";
+import { file_cloudless_api_exec } from "./exec_pb.js";
 import type { ContainerStatus, ExecCommandRequest, ExecCommandResponse, GetContainerStatusRequest, LogEntry, StreamLogsRequest } from "./logs_pb.js";
 import { file_cloudless_api_logs } from "./logs_pb.js";
 import type { Condition, NodeCapacity, NodeUsage } from "./node_pb.js";
@@ -21,7 +23,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file cloudless/api/session.proto.
  */
 export const file_cloudless_api_session: GenFile = /*@__PURE__*/
-  fileDesc("ChtjbG91ZGxlc3MvYXBpL3Nlc3Npb24ucHJvdG8SDWNsb3VkbGVzcy5hcGkiogEKEUVucm9sbE5vZGVSZXF1ZXN0EjsKB25vZGVfaWQYASABKAlCKrpIJ3IlEAEYPzIfXlthLXowLTldKFthLXowLTktXSpbYS16MC05XSk/JBIfCgtpbnN0YW5jZV9pZBgCIAEoCUIKukgHcgUQEBiAARIWCgNjc3IYAyABKAxCCbpIBnoEGICAARIXCgV0b2tlbhgEIAEoCUIIukgFcgMYgAgiOQoSRW5yb2xsTm9kZVJlc3BvbnNlEg8KB25vZGVfaWQYASABKAkSEgoKY2x1c3Rlcl9pZBgCIAEoCSL4BAoFSGVsbG8SFAoMcHJvdG9jb2xfbWluGAEgASgFEhQKDHByb3RvY29sX21heBgCIAEoBRIaCgdub2RlX2lkGAMgASgJQgm6SAZyBBABGD8SEwoLaW5zdGFuY2VfaWQYBCABKAkSEgoKY2x1c3Rlcl9pZBgFIAEoCRIPCgdib290X2lkGAYgASgJEhUKDWhpZ2hlc3RfZXBvY2gYByABKAMSFwoGcmVnaW9uGAggASgJQge6SARyAhg/EhUKBHpvbmUYCSABKAlCB7pIBHICGD8SOwoGbGFiZWxzGAogAygLMiAuY2xvdWRsZXNzLmFwaS5IZWxsby5MYWJlbHNFbnRyeUIJukgGmgEDEIABEiQKBnRhaW50cxgLIAMoCzIULmNsb3VkbGVzcy5hcGkuVGFpbnQSLQoIY2FwYWNpdHkYDCABKAsyGy5jbG91ZGxlc3MuYXBpLk5vZGVDYXBhY2l0eRItCghyZXNlcnZlZBgNIAEoCzIbLmNsb3VkbGVzcy5hcGkuTm9kZUNhcGFjaXR5EhQKDG1heF9yZXBsaWNhcxgOIAEoBRIUCgxjYXBhYmlsaXRpZXMYDyADKAkSFQoNYWdlbnRfdmVyc2lvbhgQIAEoCRIUCgxhcmNoaXRlY3R1cmUYESABKAkSGAoQb3BlcmF0aW5nX3N5c3RlbRgSIAEoCRIVCg1hZ2VudF9hZGRyZXNzGBMgASgJEiwKCmNvbmRpdGlvbnMYFCADKAsyGC5jbG91ZGxlc3MuYXBpLkNvbmRpdGlvbhotCgtMYWJlbHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBItkCCgxBZ2VudE1lc3NhZ2USJQoFaGVsbG8YASABKAsyFC5jbG91ZGxlc3MuYXBpLkhlbGxvSAASLQoJaW52ZW50b3J5GAIgASgLMhguY2xvdWRsZXNzLmFwaS5JbnZlbnRvcnlIABIuCgZyZXBvcnQYAyABKAsyHC5jbG91ZGxlc3MuYXBpLlJlcGxpY2FSZXBvcnRIABIlCgV1c2FnZRgEIAEoCzIULmNsb3VkbGVzcy5hcGkuVXNhZ2VIABIuCgdyZWZ1c2VkGAUgASgLMhsuY2xvdWRsZXNzLmFwaS5PcmRlclJlZnVzZWRIABI2Cg50dW5uZWxfcmVmdXNlZBgGIAEoCzIcLmNsb3VkbGVzcy5hcGkuVHVubmVsUmVmdXNlZEgAEikKB2dvb2RieWUYByABKAsyFi5jbG91ZGxlc3MuYXBpLkdvb2RieWVIAEIJCgdtZXNzYWdlIkkKCUludmVudG9yeRIuCghyZXBsaWNhcxgBIAMoCzIcLmNsb3VkbGVzcy5hcGkuUmVwbGljYVJlcG9ydBIMCgRsYXN0GAIgASgIIvYCCg1SZXBsaWNhUmVwb3J0EhIKCnJlcGxpY2FfaWQYASABKAkSFAoMd29ya2xvYWRfdWlkGAIgASgJEhYKDm9yZGVyX3JldmlzaW9uGAMgASgDEjEKBXBoYXNlGAQgASgOMiIuY2xvdWRsZXNzLmFwaS5SZXBsaWNhU3RhdHVzLlBoYXNlEg0KBXJlYWR5GAUgASgIEg4KBnJlYXNvbhgGIAEoCRIUCgxjb250YWluZXJfaWQYByABKAkSEAoIcmVzdGFydHMYCCABKAUSKgoJZW5kcG9pbnRzGAkgAygLMhcuY2xvdWRsZXNzLmFwaS5FbmRwb2ludBIbCg5sYXN0X2V4aXRfY29kZRgKIAEoBUgAiAEBEi4KCnN0YXJ0ZWRfYXQYCyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEh0KFWVhcmxpZXJfY29udGFpbmVyX2lkcxgMIAMoCUIRCg9fbGFzdF9leGl0X2NvZGUiXgoFVXNhZ2USJwoFdXNhZ2UYASABKAsyGC5jbG91ZGxlc3MuYXBpLk5vZGVVc2FnZRIsCgpjb25kaXRpb25zGAIgAygLMhguY2xvdWRsZXNzLmFwaS5Db25kaXRpb24idQoMT3JkZXJSZWZ1c2VkEhIKCnJlcGxpY2FfaWQYASABKAkSFgoOb3JkZXJfcmV2aXNpb24YAiABKAMSFQoNaGVsZF9yZXZpc2lvbhgDIAEoAxISCgpoZWxkX2Vwb2NoGAQgASgDEg4KBnJlYXNvbhgFIAEoCSIyCg1UdW5uZWxSZWZ1c2VkEhEKCXR1bm5lbF9pZBgBIAEoCRIOCgZyZWFzb24YAiABKAkiGQoHR29vZGJ5ZRIOCgZyZWFzb24YASABKAkiowEKEkNvb3JkaW5hdG9yTWVzc2FnZRIpCgd3ZWxjb21lGAEgASgLMhYuY2xvdWRsZXNzLmFwaS5XZWxjb21lSAASJQoFb3JkZXIYAiABKAsyFC5jbG91ZGxlc3MuYXBpLk9yZGVySAASMAoLb3Blbl90dW5uZWwYAyABKAsyGS5jbG91ZGxlc3MuYXBpLk9wZW5UdW5uZWxIAEIJCgdtZXNzYWdlIs0BCgdXZWxjb21lEhIKCmNsdXN0ZXJfaWQYASABKAkSDQoFZXBvY2gYAiABKAMSEAoIcHJvdG9jb2wYAyABKAUSKAoFbGVhc2UYBCABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SMAoNcGluZ19pbnRlcnZhbBgFIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIxCg51c2FnZV9pbnRlcnZhbBgGIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiLlAQoFT3JkZXISDQoFZXBvY2gYASABKAMSFgoOb3JkZXJfcmV2aXNpb24YAiABKAMSEgoKcmVwbGljYV9pZBgDIAEoCRIUCgx3b3JrbG9hZF91aWQYBCABKAkSKgoFc3RhcnQYBSABKAsyGS5jbG91ZGxlc3MuYXBpLlN0YXJ0T3JkZXJIABIoCgRzdG9wGAYgASgLMhguY2xvdWRsZXNzLmFwaS5TdG9wT3JkZXJIABIsCgZmb3JnZXQYByABKAsyGi5jbG91ZGxlc3MuYXBpLkZvcmdldE9yZGVySABCBwoFb3JkZXIiewoKU3RhcnRPcmRlchIRCgluYW1lc3BhY2UYASABKAkSEAoId29ya2xvYWQYAiABKAkSDwoHdmVyc2lvbhgDIAEoBRIMCgRzbG90GAQgASgFEikKBHNwZWMYBSABKAsyGy5jbG91ZGxlc3MuYXBpLldvcmtsb2FkU3BlYyJ/CglTdG9wT3JkZXISMQoOcHJlX3N0b3BfZGVsYXkYASABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SLwoMZ3JhY2VfcGVyaW9kGAIgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEg4KBnJlYXNvbhgDIAEoCSINCgtGb3JnZXRPcmRlciL6AQoKT3BlblR1bm5lbBIRCgl0dW5uZWxfaWQYASABKAkSLgoLZGlhbF93aXRoaW4YAiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SMAoEbG9ncxgDIAEoCzIgLmNsb3VkbGVzcy5hcGkuU3RyZWFtTG9nc1JlcXVlc3RIABIxCgRleGVjGAQgASgLMiEuY2xvdWRsZXNzLmFwaS5FeGVjQ29tbWFuZFJlcXVlc3RIABI6CgZzdGF0dXMYBSABKAsyKC5jbG91ZGxlc3MuYXBpLkdldENvbnRhaW5lclN0YXR1c1JlcXVlc3RIAEIICgZ0YXJnZXQi5gEKC1R1bm5lbEZyYW1lEhMKCXR1bm5lbF9pZBgBIAEoCUgAEiYKA2xvZxgCIAEoCzIXLmNsb3VkbGVzcy5hcGkuTG9nRW50cnlIABIyCgRleGVjGAMgASgLMiIuY2xvdWRsZXNzLmFwaS5FeGVjQ29tbWFuZFJlc3BvbnNlSAASMAoGc3RhdHVzGAQgASgLMh4uY2xvdWRsZXNzLmFwaS5Db250YWluZXJTdGF0dXNIABIrCgVlcnJvchgFIAEoCzIaLmNsb3VkbGVzcy5hcGkuVHVubmVsRXJyb3JIAEIHCgVmcmFtZSIsCgtUdW5uZWxFcnJvchIMCgRjb2RlGAEgASgFEg8KB21lc3NhZ2UYAiABKAkikQEKEEhlYXJ0YmVhdFJlcXVlc3QSKwoFaGVsbG8YASABKAsyFC5jbG91ZGxlc3MuYXBpLkhlbGxvQga6SAPIAQESKwoJaW52ZW50b3J5GAIgASgLMhguY2xvdWRsZXNzLmFwaS5JbnZlbnRvcnkSIwoFdXNhZ2UYAyABKAsyFC5jbG91ZGxlc3MuYXBpLlVzYWdlImIKEUhlYXJ0YmVhdFJlc3BvbnNlEicKB3dlbGNvbWUYASABKAsyFi5jbG91ZGxlc3MuYXBpLldlbGNvbWUSJAoGb3JkZXJzGAIgAygLMhQuY2xvdWRsZXNzLmFwaS5PcmRlcmIGcHJvdG8z", [file_buf_validate_validate, file_cloudless_api_logs, file_cloudless_api_node, file_cloudless_api_workload, file_google_protobuf_duration, file_google_protobuf_timestamp]);
+  fileDesc("ChtjbG91ZGxlc3MvYXBpL3Nlc3Npb24ucHJvdG8SDWNsb3VkbGVzcy5hcGkiogEKEUVucm9sbE5vZGVSZXF1ZXN0EjsKB25vZGVfaWQYASABKAlCKrpIJ3IlEAEYPzIfXlthLXowLTldKFthLXowLTktXSpbYS16MC05XSk/JBIfCgtpbnN0YW5jZV9pZBgCIAEoCUIKukgHcgUQEBiAARIWCgNjc3IYAyABKAxCCbpIBnoEGICAARIXCgV0b2tlbhgEIAEoCUIIukgFcgMYgAgiOQoSRW5yb2xsTm9kZVJlc3BvbnNlEg8KB25vZGVfaWQYASABKAkSEgoKY2x1c3Rlcl9pZBgCIAEoCSL4BAoFSGVsbG8SFAoMcHJvdG9jb2xfbWluGAEgASgFEhQKDHByb3RvY29sX21heBgCIAEoBRIaCgdub2RlX2lkGAMgASgJQgm6SAZyBBABGD8SEwoLaW5zdGFuY2VfaWQYBCABKAkSEgoKY2x1c3Rlcl9pZBgFIAEoCRIPCgdib290X2lkGAYgASgJEhUKDWhpZ2hlc3RfZXBvY2gYByABKAMSFwoGcmVnaW9uGAggASgJQge6SARyAhg/EhUKBHpvbmUYCSABKAlCB7pIBHICGD8SOwoGbGFiZWxzGAogAygLMiAuY2xvdWRsZXNzLmFwaS5IZWxsby5MYWJlbHNFbnRyeUIJukgGmgEDEIABEiQKBnRhaW50cxgLIAMoCzIULmNsb3VkbGVzcy5hcGkuVGFpbnQSLQoIY2FwYWNpdHkYDCABKAsyGy5jbG91ZGxlc3MuYXBpLk5vZGVDYXBhY2l0eRItCghyZXNlcnZlZBgNIAEoCzIbLmNsb3VkbGVzcy5hcGkuTm9kZUNhcGFjaXR5EhQKDG1heF9yZXBsaWNhcxgOIAEoBRIUCgxjYXBhYmlsaXRpZXMYDyADKAkSFQoNYWdlbnRfdmVyc2lvbhgQIAEoCRIUCgxhcmNoaXRlY3R1cmUYESABKAkSGAoQb3BlcmF0aW5nX3N5c3RlbRgSIAEoCRIVCg1hZ2VudF9hZGRyZXNzGBMgASgJEiwKCmNvbmRpdGlvbnMYFCADKAsyGC5jbG91ZGxlc3MuYXBpLkNvbmRpdGlvbhotCgtMYWJlbHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBItkCCgxBZ2VudE1lc3NhZ2USJQoFaGVsbG8YASABKAsyFC5jbG91ZGxlc3MuYXBpLkhlbGxvSAASLQoJaW52ZW50b3J5GAIgASgLMhguY2xvdWRsZXNzLmFwaS5JbnZlbnRvcnlIABIuCgZyZXBvcnQYAyABKAsyHC5jbG91ZGxlc3MuYXBpLlJlcGxpY2FSZXBvcnRIABIlCgV1c2FnZRgEIAEoCzIULmNsb3VkbGVzcy5hcGkuVXNhZ2VIABIuCgdyZWZ1c2VkGAUgASgLMhsuY2xvdWRsZXNzLmFwaS5PcmRlclJlZnVzZWRIABI2Cg50dW5uZWxfcmVmdXNlZBgGIAEoCzIcLmNsb3VkbGVzcy5hcGkuVHVubmVsUmVmdXNlZEgAEikKB2dvb2RieWUYByABKAsyFi5jbG91ZGxlc3MuYXBpLkdvb2RieWVIAEIJCgdtZXNzYWdlIkkKCUludmVudG9yeRIuCghyZXBsaWNhcxgBIAMoCzIcLmNsb3VkbGVzcy5hcGkuUmVwbGljYVJlcG9ydBIMCgRsYXN0GAIgASgIIqIDCg1SZXBsaWNhUmVwb3J0EhIKCnJlcGxpY2FfaWQYASABKAkSFAoMd29ya2xvYWRfdWlkGAIgASgJEhYKDm9yZGVyX3JldmlzaW9uGAMgASgDEjEKBXBoYXNlGAQgASgOMiIuY2xvdWRsZXNzLmFwaS5SZXBsaWNhU3RhdHVzLlBoYXNlEg0KBXJlYWR5GAUgASgIEg4KBnJlYXNvbhgGIAEoCRIUCgxjb250YWluZXJfaWQYByABKAkSEAoIcmVzdGFydHMYCCABKAUSKgoJZW5kcG9pbnRzGAkgAygLMhcuY2xvdWRsZXNzLmFwaS5FbmRwb2ludBIbCg5sYXN0X2V4aXRfY29kZRgKIAEoBUgAiAEBEi4KCnN0YXJ0ZWRfYXQYCyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEh0KFWVhcmxpZXJfY29udGFpbmVyX2lkcxgMIAMoCRIXCg9sYXN0X2VuZF9yZWFzb24YDSABKAkSEQoJZm9yZ290dGVuGA4gASgIQhEKD19sYXN0X2V4aXRfY29kZSJeCgVVc2FnZRInCgV1c2FnZRgBIAEoCzIYLmNsb3VkbGVzcy5hcGkuTm9kZVVzYWdlEiwKCmNvbmRpdGlvbnMYAiADKAsyGC5jbG91ZGxlc3MuYXBpLkNvbmRpdGlvbiJ1CgxPcmRlclJlZnVzZWQSEgoKcmVwbGljYV9pZBgBIAEoCRIWCg5vcmRlcl9yZXZpc2lvbhgCIAEoAxIVCg1oZWxkX3JldmlzaW9uGAMgASgDEhIKCmhlbGRfZXBvY2gYBCABKAMSDgoGcmVhc29uGAUgASgJIjIKDVR1bm5lbFJlZnVzZWQSEQoJdHVubmVsX2lkGAEgASgJEg4KBnJlYXNvbhgCIAEoCSIZCgdHb29kYnllEg4KBnJlYXNvbhgBIAEoCSLQAQoSQ29vcmRpbmF0b3JNZXNzYWdlEikKB3dlbGNvbWUYASABKAsyFi5jbG91ZGxlc3MuYXBpLldlbGNvbWVIABIlCgVvcmRlchgCIAEoCzIULmNsb3VkbGVzcy5hcGkuT3JkZXJIABIwCgtvcGVuX3R1bm5lbBgDIAEoCzIZLmNsb3VkbGVzcy5hcGkuT3BlblR1bm5lbEgAEisKCGFkbWl0dGVkGAQgASgLMhcuY2xvdWRsZXNzLmFwaS5BZG1pdHRlZEgAQgkKB21lc3NhZ2UiugIKB1dlbGNvbWUSEgoKY2x1c3Rlcl9pZBgBIAEoCRINCgVlcG9jaBgCIAEoAxIQCghwcm90b2NvbBgDIAEoBRIoCgVsZWFzZRgEIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIwCg1waW5nX2ludGVydmFsGAUgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEjEKDnVzYWdlX2ludGVydmFsGAYgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEjMKEHJlY29ubmVjdF9zcHJlYWQYByABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SNgoTcmVjb25uZWN0X3BhdXNlX21heBgIIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiIKCghBZG1pdHRlZCLlAQoFT3JkZXISDQoFZXBvY2gYASABKAMSFgoOb3JkZXJfcmV2aXNpb24YAiABKAMSEgoKcmVwbGljYV9pZBgDIAEoCRIUCgx3b3JrbG9hZF91aWQYBCABKAkSKgoFc3RhcnQYBSABKAsyGS5jbG91ZGxlc3MuYXBpLlN0YXJ0T3JkZXJIABIoCgRzdG9wGAYgASgLMhguY2xvdWRsZXNzLmFwaS5TdG9wT3JkZXJIABIsCgZmb3JnZXQYByABKAsyGi5jbG91ZGxlc3MuYXBpLkZvcmdldE9yZGVySABCBwoFb3JkZXIiqgEKClN0YXJ0T3JkZXISEQoJbmFtZXNwYWNlGAEgASgJEhAKCHdvcmtsb2FkGAIgASgJEg8KB3ZlcnNpb24YAyABKAUSDAoEc2xvdBgEIAEoBRIpCgRzcGVjGAUgASgLMhsuY2xvdWRsZXNzLmFwaS5Xb3JrbG9hZFNwZWMSLQoKc3RvcF9hZnRlchgGIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiJ/CglTdG9wT3JkZXISMQoOcHJlX3N0b3BfZGVsYXkYASABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SLwoMZ3JhY2VfcGVyaW9kGAIgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEg4KBnJlYXNvbhgDIAEoCSINCgtGb3JnZXRPcmRlciLkAgoKT3BlblR1bm5lbBIRCgl0dW5uZWxfaWQYASABKAkSLgoLZGlhbF93aXRoaW4YAiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SMAoEbG9ncxgDIAEoCzIgLmNsb3VkbGVzcy5hcGkuU3RyZWFtTG9nc1JlcXVlc3RIABIxCgRleGVjGAQgASgLMiEuY2xvdWRsZXNzLmFwaS5FeGVjQ29tbWFuZFJlcXVlc3RIABI6CgZzdGF0dXMYBSABKAsyKC5jbG91ZGxlc3MuYXBpLkdldENvbnRhaW5lclN0YXR1c1JlcXVlc3RIABIvCgtleGVjX3N0cmVhbRgGIAEoCzIYLmNsb3VkbGVzcy5hcGkuRXhlY1N0YXJ0SAASNwoMcG9ydF9mb3J3YXJkGAcgASgLMh8uY2xvdWRsZXNzLmFwaS5Qb3J0Rm9yd2FyZFN0YXJ0SABCCAoGdGFyZ2V0IoEECgtUdW5uZWxGcmFtZRITCgl0dW5uZWxfaWQYASABKAlIABImCgNsb2cYAiABKAsyFy5jbG91ZGxlc3MuYXBpLkxvZ0VudHJ5SAASMgoEZXhlYxgDIAEoCzIiLmNsb3VkbGVzcy5hcGkuRXhlY0NvbW1hbmRSZXNwb25zZUgAEjAKBnN0YXR1cxgEIAEoCzIeLmNsb3VkbGVzcy5hcGkuQ29udGFpbmVyU3RhdHVzSAASKwoFZXJyb3IYBSABKAsyGi5jbG91ZGxlc3MuYXBpLlR1bm5lbEVycm9ySAASJwoDZW5kGAYgASgLMhguY2xvdWRsZXNzLmFwaS5UdW5uZWxFbmRIABIQCgZ3aW5kb3cYByABKANIABIwCgpleGVjX2lucHV0GAggASgLMhouY2xvdWRsZXNzLmFwaS5FeGVjUmVxdWVzdEgAEjIKC2V4ZWNfb3V0cHV0GAkgASgLMhsuY2xvdWRsZXNzLmFwaS5FeGVjUmVzcG9uc2VIABI6Cg1mb3J3YXJkX2lucHV0GAogASgLMiEuY2xvdWRsZXNzLmFwaS5Qb3J0Rm9yd2FyZFJlcXVlc3RIABI8Cg5mb3J3YXJkX291dHB1dBgLIAEoCzIiLmNsb3VkbGVzcy5hcGkuUG9ydEZvcndhcmRSZXNwb25zZUgAQgcKBWZyYW1lIgsKCVR1bm5lbEVuZCIsCgtUdW5uZWxFcnJvchIMCgRjb2RlGAEgASgFEg8KB21lc3NhZ2UYAiABKAkikQEKEEhlYXJ0YmVhdFJlcXVlc3QSKwoFaGVsbG8YASABKAsyFC5jbG91ZGxlc3MuYXBpLkhlbGxvQga6SAPIAQESKwoJaW52ZW50b3J5GAIgASgLMhguY2xvdWRsZXNzLmFwaS5JbnZlbnRvcnkSIwoFdXNhZ2UYAyABKAsyFC5jbG91ZGxlc3MuYXBpLlVzYWdlImIKEUhlYXJ0YmVhdFJlc3BvbnNlEicKB3dlbGNvbWUYASABKAsyFi5jbG91ZGxlc3MuYXBpLldlbGNvbWUSJAoGb3JkZXJzGAIgAygLMhQuY2xvdWRsZXNzLmFwaS5PcmRlcmIGcHJvdG8z", [file_buf_validate_validate, file_cloudless_api_exec, file_cloudless_api_logs, file_cloudless_api_node, file_cloudless_api_workload, file_google_protobuf_duration, file_google_protobuf_timestamp]);
 
 /**
  * Registers a machine. While the cluster has no identities (plaintext on loopback) it takes no credential.
@@ -363,6 +365,20 @@ export type ReplicaReport = Message<"cloudless.api.ReplicaReport"> & {
    * @generated from field: repeated string earlier_container_ids = 12;
    */
   earlierContainerIds: string[];
+
+  /**
+   * Why the last container ended, also when another one runs by now.
+   *
+   * @generated from field: string last_end_reason = 13;
+   */
+  lastEndReason: string;
+
+  /**
+   * Nothing is kept of the replica any more: the answer to a forget order.
+   *
+   * @generated from field: bool forgotten = 14;
+   */
+  forgotten: boolean;
 };
 
 /**
@@ -499,6 +515,12 @@ export type CoordinatorMessage = Message<"cloudless.api.CoordinatorMessage"> & {
      */
     value: OpenTunnel;
     case: "openTunnel";
+  } | {
+    /**
+     * @generated from field: cloudless.api.Admitted admitted = 4;
+     */
+    value: Admitted;
+    case: "admitted";
   } | { case: undefined; value?: undefined };
 };
 
@@ -542,6 +564,20 @@ export type Welcome = Message<"cloudless.api.Welcome"> & {
    * @generated from field: google.protobuf.Duration usage_interval = 6;
    */
   usageInterval?: Duration | undefined;
+
+  /**
+   * When the session ends, the agent dials again at a random time within this: all others may have to as well.
+   *
+   * @generated from field: google.protobuf.Duration reconnect_spread = 7;
+   */
+  reconnectSpread?: Duration | undefined;
+
+  /**
+   * The longest pause between two dials.
+   *
+   * @generated from field: google.protobuf.Duration reconnect_pause_max = 8;
+   */
+  reconnectPauseMax?: Duration | undefined;
 };
 
 /**
@@ -552,7 +588,23 @@ export const WelcomeSchema: GenMessage<Welcome> = /*@__PURE__*/
   messageDesc(file_cloudless_api_session, 11);
 
 /**
- * An order for one replica, fenced by epoch and order_revision. Repeated until a report acknowledges it.
+ * The agent's whole inventory is written: from here on its node counts as alive.
+ *
+ * @generated from message cloudless.api.Admitted
+ */
+export type Admitted = Message<"cloudless.api.Admitted"> & {
+};
+
+/**
+ * Describes the message cloudless.api.Admitted.
+ * Use `create(AdmittedSchema)` to create a new message.
+ */
+export const AdmittedSchema: GenMessage<Admitted> = /*@__PURE__*/
+  messageDesc(file_cloudless_api_session, 12);
+
+/**
+ * An order for one replica, fenced by epoch and order_revision. Repeated until a report acknowledges it; a forget order, until
+ * a report says `forgotten`.
  *
  * @generated from message cloudless.api.Order
  */
@@ -608,7 +660,7 @@ export type Order = Message<"cloudless.api.Order"> & {
  * Use `create(OrderSchema)` to create a new message.
  */
 export const OrderSchema: GenMessage<Order> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_session, 12);
+  messageDesc(file_cloudless_api_session, 13);
 
 /**
  * @generated from message cloudless.api.StartOrder
@@ -640,6 +692,13 @@ export type StartOrder = Message<"cloudless.api.StartOrder"> & {
    * @generated from field: cloudless.api.WorkloadSpec spec = 5;
    */
   spec?: WorkloadSpec | undefined;
+
+  /**
+   * In EXCLUSIVE mode: without contact for so long the agent stops the replica itself, and starts it again only when told to.
+   *
+   * @generated from field: google.protobuf.Duration stop_after = 6;
+   */
+  stopAfter?: Duration | undefined;
 };
 
 /**
@@ -647,7 +706,7 @@ export type StartOrder = Message<"cloudless.api.StartOrder"> & {
  * Use `create(StartOrderSchema)` to create a new message.
  */
 export const StartOrderSchema: GenMessage<StartOrder> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_session, 13);
+  messageDesc(file_cloudless_api_session, 14);
 
 /**
  * @generated from message cloudless.api.StopOrder
@@ -674,7 +733,7 @@ export type StopOrder = Message<"cloudless.api.StopOrder"> & {
  * Use `create(StopOrderSchema)` to create a new message.
  */
 export const StopOrderSchema: GenMessage<StopOrder> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_session, 14);
+  messageDesc(file_cloudless_api_session, 15);
 
 /**
  * @generated from message cloudless.api.ForgetOrder
@@ -687,7 +746,7 @@ export type ForgetOrder = Message<"cloudless.api.ForgetOrder"> & {
  * Use `create(ForgetOrderSchema)` to create a new message.
  */
 export const ForgetOrderSchema: GenMessage<ForgetOrder> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_session, 15);
+  messageDesc(file_cloudless_api_session, 16);
 
 /**
  * Asks the agent to dial Tunnel with this one-use id.
@@ -726,6 +785,22 @@ export type OpenTunnel = Message<"cloudless.api.OpenTunnel"> & {
      */
     value: GetContainerStatusRequest;
     case: "status";
+  } | {
+    /**
+     * Input follows in frames of the tunnel.
+     *
+     * @generated from field: cloudless.api.ExecStart exec_stream = 6;
+     */
+    value: ExecStart;
+    case: "execStream";
+  } | {
+    /**
+     * Data follows in frames of the tunnel.
+     *
+     * @generated from field: cloudless.api.PortForwardStart port_forward = 7;
+     */
+    value: PortForwardStart;
+    case: "portForward";
   } | { case: undefined; value?: undefined };
 };
 
@@ -734,7 +809,7 @@ export type OpenTunnel = Message<"cloudless.api.OpenTunnel"> & {
  * Use `create(OpenTunnelSchema)` to create a new message.
  */
 export const OpenTunnelSchema: GenMessage<OpenTunnel> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_session, 16);
+  messageDesc(file_cloudless_api_session, 17);
 
 /**
  * @generated from message cloudless.api.TunnelFrame
@@ -777,6 +852,50 @@ export type TunnelFrame = Message<"cloudless.api.TunnelFrame"> & {
      */
     value: TunnelError;
     case: "error";
+  } | {
+    /**
+     * Last frame, from the agent, when all has been said. A tunnel that ends without it, and without an error, broke.
+     *
+     * @generated from field: cloudless.api.TunnelEnd end = 6;
+     */
+    value: TunnelEnd;
+    case: "end";
+  } | {
+    /**
+     * From the agent: so many more bytes of input may be sent to it, beside those it has granted before.
+     *
+     * @generated from field: int64 window = 7;
+     */
+    value: bigint;
+    case: "window";
+  } | {
+    /**
+     * From the coordinator, within the window.
+     *
+     * @generated from field: cloudless.api.ExecRequest exec_input = 8;
+     */
+    value: ExecRequest;
+    case: "execInput";
+  } | {
+    /**
+     * @generated from field: cloudless.api.ExecResponse exec_output = 9;
+     */
+    value: ExecResponse;
+    case: "execOutput";
+  } | {
+    /**
+     * From the coordinator, within the window.
+     *
+     * @generated from field: cloudless.api.PortForwardRequest forward_input = 10;
+     */
+    value: PortForwardRequest;
+    case: "forwardInput";
+  } | {
+    /**
+     * @generated from field: cloudless.api.PortForwardResponse forward_output = 11;
+     */
+    value: PortForwardResponse;
+    case: "forwardOutput";
   } | { case: undefined; value?: undefined };
 };
 
@@ -785,7 +904,20 @@ export type TunnelFrame = Message<"cloudless.api.TunnelFrame"> & {
  * Use `create(TunnelFrameSchema)` to create a new message.
  */
 export const TunnelFrameSchema: GenMessage<TunnelFrame> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_session, 17);
+  messageDesc(file_cloudless_api_session, 18);
+
+/**
+ * @generated from message cloudless.api.TunnelEnd
+ */
+export type TunnelEnd = Message<"cloudless.api.TunnelEnd"> & {
+};
+
+/**
+ * Describes the message cloudless.api.TunnelEnd.
+ * Use `create(TunnelEndSchema)` to create a new message.
+ */
+export const TunnelEndSchema: GenMessage<TunnelEnd> = /*@__PURE__*/
+  messageDesc(file_cloudless_api_session, 19);
 
 /**
  * @generated from message cloudless.api.TunnelError
@@ -809,7 +941,7 @@ export type TunnelError = Message<"cloudless.api.TunnelError"> & {
  * Use `create(TunnelErrorSchema)` to create a new message.
  */
 export const TunnelErrorSchema: GenMessage<TunnelError> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_session, 18);
+  messageDesc(file_cloudless_api_session, 20);
 
 /**
  * The session in one call, for tools and proxies without streams: the same content, the same effect.
@@ -838,7 +970,7 @@ export type HeartbeatRequest = Message<"cloudless.api.HeartbeatRequest"> & {
  * Use `create(HeartbeatRequestSchema)` to create a new message.
  */
 export const HeartbeatRequestSchema: GenMessage<HeartbeatRequest> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_session, 19);
+  messageDesc(file_cloudless_api_session, 21);
 
 /**
  * @generated from message cloudless.api.HeartbeatResponse
@@ -860,5 +992,5 @@ export type HeartbeatResponse = Message<"cloudless.api.HeartbeatResponse"> & {
  * Use `create(HeartbeatResponseSchema)` to create a new message.
  */
 export const HeartbeatResponseSchema: GenMessage<HeartbeatResponse> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_session, 20);
+  messageDesc(file_cloudless_api_session, 22);
 

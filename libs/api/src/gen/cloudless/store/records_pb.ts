@@ -10,15 +10,15 @@ import type { Hello } from "../api/session_pb.js";
 import { file_cloudless_api_session } from "../api/session_pb.js";
 import type { Endpoint, ReplicaStatus_Phase, RolloutStatus_Phase, Taint, WorkloadSpec } from "../api/workload_pb.js";
 import { file_cloudless_api_workload } from "../api/workload_pb.js";
-import type { Timestamp } from "@bufbuild/protobuf/wkt";
-import { file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
+import type { Duration, Timestamp } from "@bufbuild/protobuf/wkt";
+import { file_google_protobuf_duration, file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
 import type { Message } from "@bufbuild/protobuf";
 
 /**
  * Describes the file cloudless/store/records.proto.
  */
 export const file_cloudless_store_records: GenFile = /*@__PURE__*/
-  fileDesc("Ch1jbG91ZGxlc3Mvc3RvcmUvcmVjb3Jkcy5wcm90bxIPY2xvdWRsZXNzLnN0b3JlImsKDUNsdXN0ZXJSZWNvcmQSEgoKY2x1c3Rlcl9pZBgBIAEoCRIWCg5zY2hlbWFfdmVyc2lvbhgCIAEoBRIuCgpjcmVhdGVkX2F0GAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCItCgxMZWFkZXJSZWNvcmQSDQoFZXBvY2gYASABKAMSDgoGaG9sZGVyGAIgASgJIo0CCg5Xb3JrbG9hZFJlY29yZBILCgN1aWQYASABKAkSEQoJbmFtZXNwYWNlGAIgASgJEgwKBG5hbWUYAyABKAkSKQoEc3BlYxgEIAEoCzIbLmNsb3VkbGVzcy5hcGkuV29ya2xvYWRTcGVjEhIKCmdlbmVyYXRpb24YBSABKAMSDwoHdmVyc2lvbhgGIAEoBRIuCgpjcmVhdGVkX2F0GAcgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBI5ChVkZWxldGlvbl9yZXF1ZXN0ZWRfYXQYCCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhIKCnJlcXVlc3RfaWQYCSABKAkifwoNVmVyc2lvblJlY29yZBIPCgd2ZXJzaW9uGAEgASgFEi0KCHRlbXBsYXRlGAIgASgLMhsuY2xvdWRsZXNzLmFwaS5Xb3JrbG9hZFNwZWMSLgoKY3JlYXRlZF9hdBgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAixwIKDUNvbnRyb2xSZWNvcmQSCwoDdWlkGAEgASgJEhUKDW5leHRfc2VxdWVuY2UYAiABKAMSGwoTb2JzZXJ2ZWRfZ2VuZXJhdGlvbhgDIAEoAxIWCg5hY3RpdmVfdmVyc2lvbhgEIAEoBRI5Cg1yb2xsb3V0X3BoYXNlGAUgASgOMiIuY2xvdWRsZXNzLmFwaS5Sb2xsb3V0U3RhdHVzLlBoYXNlEhYKDnJvbGxvdXRfcmVhc29uGAYgASgJEjwKB2JhY2tvZmYYByADKAsyKy5jbG91ZGxlc3Muc3RvcmUuQ29udHJvbFJlY29yZC5CYWNrb2ZmRW50cnkaTAoMQmFja29mZkVudHJ5EgsKA2tleRgBIAEoBRIrCgV2YWx1ZRgCIAEoCzIcLmNsb3VkbGVzcy5zdG9yZS5TbG90QmFja29mZjoCOAEiTwoLU2xvdEJhY2tvZmYSEAoIZmFpbHVyZXMYASABKAUSLgoKbm90X2JlZm9yZRgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiwQQKDVJlcGxpY2FSZWNvcmQSCgoCaWQYASABKAkSCwoDdWlkGAIgASgJEhAKCHNlcXVlbmNlGAMgASgDEgwKBHNsb3QYBCABKAUSDwoHdmVyc2lvbhgFIAEoBRIPCgdub2RlX2lkGAYgASgJEhcKD2Rlc2lyZWRfcnVubmluZxgHIAEoCBIxCgVwaGFzZRgIIAEoDjIiLmNsb3VkbGVzcy5hcGkuUmVwbGljYVN0YXR1cy5QaGFzZRINCgVyZWFkeRgJIAEoCBIOCgZyZWFzb24YCiABKAkSFAoMY29udGFpbmVyX2lkGAsgASgJEhAKCHJlc3RhcnRzGAwgASgFEioKCWVuZHBvaW50cxgNIAMoCzIXLmNsb3VkbGVzcy5hcGkuRW5kcG9pbnQSLgoKY3JlYXRlZF9hdBgOIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLwoLcmVhZHlfc2luY2UYDyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhsKDmxhc3RfZXhpdF9jb2RlGBAgASgFSACIAQESFgoOb3JkZXJfcmV2aXNpb24YESABKAMSDAoEbG9zdBgSIAEoCBIrCgdsb3N0X2F0GBMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBITCgtzdG9wX3JlYXNvbhgUIAEoCRIdChVlYXJsaWVyX2NvbnRhaW5lcl9pZHMYFSADKAlCEQoPX2xhc3RfZXhpdF9jb2RlIq4DCgpOb2RlUmVjb3JkEgoKAmlkGAEgASgJEhMKC2luc3RhbmNlX2lkGAIgASgJEi4KCmNyZWF0ZWRfYXQYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjcKBmxhYmVscxgEIAMoCzInLmNsb3VkbGVzcy5zdG9yZS5Ob2RlUmVjb3JkLkxhYmVsc0VudHJ5EhYKDnJlbW92ZWRfbGFiZWxzGAUgAygJEiQKBnRhaW50cxgGIAMoCzIULmNsb3VkbGVzcy5hcGkuVGFpbnQSFgoOcmVtb3ZlZF90YWludHMYDSADKAkSEQoEem9uZRgHIAEoCUgAiAEBEhMKBnJlZ2lvbhgIIAEoCUgBiAEBEhAKCGNvcmRvbmVkGAkgASgIEhAKCGRyYWluaW5nGAogASgIEiMKBWhlbGxvGAsgASgLMhQuY2xvdWRsZXNzLmFwaS5IZWxsbxIMCgRsb3N0GAwgASgIGi0KC0xhYmVsc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAFCBwoFX3pvbmVCCQoHX3JlZ2lvbiKCAQoNUmVxdWVzdFJlY29yZBIOCgZtZXRob2QYASABKAkSEQoJYm9keV9oYXNoGAIgASgMEhQKDHdvcmtsb2FkX3VpZBgDIAEoCRIQCghyZXNwb25zZRgEIAEoDBImCgJhdBgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBiBnByb3RvMw", [file_cloudless_api_session, file_cloudless_api_workload, file_google_protobuf_timestamp]);
+  fileDesc("Ch1jbG91ZGxlc3Mvc3RvcmUvcmVjb3Jkcy5wcm90bxIPY2xvdWRsZXNzLnN0b3JlIrwBCg1DbHVzdGVyUmVjb3JkEhIKCmNsdXN0ZXJfaWQYASABKAkSFgoOc2NoZW1hX3ZlcnNpb24YAiABKAUSLgoKY3JlYXRlZF9hdBgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASHQoVb3JkZXJfcmV2aXNpb25fb2Zmc2V0GAQgASgDEjAKCHJlc3RvcmVkGAUgASgLMh4uY2xvdWRsZXNzLnN0b3JlLlJlc3RvcmVkU3RhdGUihwEKDVJlc3RvcmVkU3RhdGUSDwoHbm9kZV9pZBgBIAEoCRIVCg1oaWdoZXN0X2Vwb2NoGAIgASgDEh4KFmhpZ2hlc3Rfb3JkZXJfcmV2aXNpb24YAyABKAMSLgoKbm90aWNlZF9hdBgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiWwoMTGVhZGVyUmVjb3JkEg0KBWVwb2NoGAEgASgDEg4KBmhvbGRlchgCIAEoCRIsCgdlYXJsaWVyGAMgAygLMhsuY2xvdWRsZXNzLnN0b3JlLkxlYWRlcnNoaXAiMwoKTGVhZGVyc2hpcBINCgVlcG9jaBgBIAEoAxIWCg5vcmRlcl9yZXZpc2lvbhgCIAEoAyKNAgoOV29ya2xvYWRSZWNvcmQSCwoDdWlkGAEgASgJEhEKCW5hbWVzcGFjZRgCIAEoCRIMCgRuYW1lGAMgASgJEikKBHNwZWMYBCABKAsyGy5jbG91ZGxlc3MuYXBpLldvcmtsb2FkU3BlYxISCgpnZW5lcmF0aW9uGAUgASgDEg8KB3ZlcnNpb24YBiABKAUSLgoKY3JlYXRlZF9hdBgHIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASOQoVZGVsZXRpb25fcmVxdWVzdGVkX2F0GAggASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBISCgpyZXF1ZXN0X2lkGAkgASgJIn8KDVZlcnNpb25SZWNvcmQSDwoHdmVyc2lvbhgBIAEoBRItCgh0ZW1wbGF0ZRgCIAEoCzIbLmNsb3VkbGVzcy5hcGkuV29ya2xvYWRTcGVjEi4KCmNyZWF0ZWRfYXQYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIscCCg1Db250cm9sUmVjb3JkEgsKA3VpZBgBIAEoCRIVCg1uZXh0X3NlcXVlbmNlGAIgASgDEhsKE29ic2VydmVkX2dlbmVyYXRpb24YAyABKAMSFgoOYWN0aXZlX3ZlcnNpb24YBCABKAUSOQoNcm9sbG91dF9waGFzZRgFIAEoDjIiLmNsb3VkbGVzcy5hcGkuUm9sbG91dFN0YXR1cy5QaGFzZRIWCg5yb2xsb3V0X3JlYXNvbhgGIAEoCRI8CgdiYWNrb2ZmGAcgAygLMisuY2xvdWRsZXNzLnN0b3JlLkNvbnRyb2xSZWNvcmQuQmFja29mZkVudHJ5GkwKDEJhY2tvZmZFbnRyeRILCgNrZXkYASABKAUSKwoFdmFsdWUYAiABKAsyHC5jbG91ZGxlc3Muc3RvcmUuU2xvdEJhY2tvZmY6AjgBIk8KC1Nsb3RCYWNrb2ZmEhAKCGZhaWx1cmVzGAEgASgFEi4KCm5vdF9iZWZvcmUYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wItgFCg1SZXBsaWNhUmVjb3JkEgoKAmlkGAEgASgJEgsKA3VpZBgCIAEoCRIQCghzZXF1ZW5jZRgDIAEoAxIMCgRzbG90GAQgASgFEg8KB3ZlcnNpb24YBSABKAUSDwoHbm9kZV9pZBgGIAEoCRIXCg9kZXNpcmVkX3J1bm5pbmcYByABKAgSMQoFcGhhc2UYCCABKA4yIi5jbG91ZGxlc3MuYXBpLlJlcGxpY2FTdGF0dXMuUGhhc2USDQoFcmVhZHkYCSABKAgSDgoGcmVhc29uGAogASgJEhQKDGNvbnRhaW5lcl9pZBgLIAEoCRIQCghyZXN0YXJ0cxgMIAEoBRIqCgllbmRwb2ludHMYDSADKAsyFy5jbG91ZGxlc3MuYXBpLkVuZHBvaW50Ei4KCmNyZWF0ZWRfYXQYDiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi8KC3JlYWR5X3NpbmNlGA8gASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIbCg5sYXN0X2V4aXRfY29kZRgQIAEoBUgAiAEBEhYKDm9yZGVyX3JldmlzaW9uGBEgASgDEgwKBGxvc3QYEiABKAgSKwoHbG9zdF9hdBgTIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEwoLc3RvcF9yZWFzb24YFCABKAkSHQoVZWFybGllcl9jb250YWluZXJfaWRzGBUgAygJEi0KCnN0b3BfYWZ0ZXIYHiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SLQoKbG9zdF9hZnRlchgfIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIeChZzdG9wX2FmdGVyX3VuY29uZmlybWVkGCAgASgIEhcKD2xhc3RfZW5kX3JlYXNvbhgWIAEoCUIRCg9fbGFzdF9leGl0X2NvZGUixgMKCk5vZGVSZWNvcmQSCgoCaWQYASABKAkSEwoLaW5zdGFuY2VfaWQYAiABKAkSLgoKY3JlYXRlZF9hdBgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASNwoGbGFiZWxzGAQgAygLMicuY2xvdWRsZXNzLnN0b3JlLk5vZGVSZWNvcmQuTGFiZWxzRW50cnkSFgoOcmVtb3ZlZF9sYWJlbHMYBSADKAkSJAoGdGFpbnRzGAYgAygLMhQuY2xvdWRsZXNzLmFwaS5UYWludBIWCg5yZW1vdmVkX3RhaW50cxgNIAMoCRIRCgR6b25lGAcgASgJSACIAQESEwoGcmVnaW9uGAggASgJSAGIAQESEAoIY29yZG9uZWQYCSABKAgSEAoIZHJhaW5pbmcYCiABKAgSIwoFaGVsbG8YCyABKAsyFC5jbG91ZGxlc3MuYXBpLkhlbGxvEgwKBGxvc3QYDCABKAgSFgoObG9zc19jb25maXJtZWQYDiABKAgaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4AUIHCgVfem9uZUIJCgdfcmVnaW9uIoIBCg1SZXF1ZXN0UmVjb3JkEg4KBm1ldGhvZBgBIAEoCRIRCglib2R5X2hhc2gYAiABKAwSFAoMd29ya2xvYWRfdWlkGAMgASgJEhAKCHJlc3BvbnNlGAQgASgMEiYKAmF0GAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcGIGcHJvdG8z", [file_cloudless_api_session, file_cloudless_api_workload, file_google_protobuf_duration, file_google_protobuf_timestamp]);
 
 /**
  * /meta/cluster
@@ -40,6 +40,20 @@ export type ClusterRecord = Message<"cloudless.store.ClusterRecord"> & {
    * @generated from field: google.protobuf.Timestamp created_at = 3;
    */
   createdAt?: Timestamp | undefined;
+
+  /**
+   * Added to the store's revision wherever an agent is told one: makes orders newer than those of a future that this store lost.
+   *
+   * @generated from field: int64 order_revision_offset = 4;
+   */
+  orderRevisionOffset: bigint;
+
+  /**
+   * Agents hold what this store has never given: it went back in time, and nobody has accepted that yet.
+   *
+   * @generated from field: cloudless.store.RestoredState restored = 5;
+   */
+  restored?: RestoredState | undefined;
 };
 
 /**
@@ -48,6 +62,44 @@ export type ClusterRecord = Message<"cloudless.store.ClusterRecord"> & {
  */
 export const ClusterRecordSchema: GenMessage<ClusterRecord> = /*@__PURE__*/
   messageDesc(file_cloudless_store_records, 0);
+
+/**
+ * What proved that a store went back in time.
+ *
+ * @generated from message cloudless.store.RestoredState
+ */
+export type RestoredState = Message<"cloudless.store.RestoredState"> & {
+  /**
+   * The node whose agent told first.
+   *
+   * @generated from field: string node_id = 1;
+   */
+  nodeId: string;
+
+  /**
+   * The newest leadership and order that any agent has told of.
+   *
+   * @generated from field: int64 highest_epoch = 2;
+   */
+  highestEpoch: bigint;
+
+  /**
+   * @generated from field: int64 highest_order_revision = 3;
+   */
+  highestOrderRevision: bigint;
+
+  /**
+   * @generated from field: google.protobuf.Timestamp noticed_at = 4;
+   */
+  noticedAt?: Timestamp | undefined;
+};
+
+/**
+ * Describes the message cloudless.store.RestoredState.
+ * Use `create(RestoredStateSchema)` to create a new message.
+ */
+export const RestoredStateSchema: GenMessage<RestoredState> = /*@__PURE__*/
+  messageDesc(file_cloudless_store_records, 1);
 
 /**
  * /leader
@@ -64,6 +116,13 @@ export type LeaderRecord = Message<"cloudless.store.LeaderRecord"> & {
    * @generated from field: string holder = 2;
    */
   holder: string;
+
+  /**
+   * The newest ones before this, oldest first: the orders of one are older than the beginning of the next.
+   *
+   * @generated from field: repeated cloudless.store.Leadership earlier = 3;
+   */
+  earlier: Leadership[];
 };
 
 /**
@@ -71,7 +130,31 @@ export type LeaderRecord = Message<"cloudless.store.LeaderRecord"> & {
  * Use `create(LeaderRecordSchema)` to create a new message.
  */
 export const LeaderRecordSchema: GenMessage<LeaderRecord> = /*@__PURE__*/
-  messageDesc(file_cloudless_store_records, 1);
+  messageDesc(file_cloudless_store_records, 2);
+
+/**
+ * @generated from message cloudless.store.Leadership
+ */
+export type Leadership = Message<"cloudless.store.Leadership"> & {
+  /**
+   * @generated from field: int64 epoch = 1;
+   */
+  epoch: bigint;
+
+  /**
+   * Newest order that could have been given when it began.
+   *
+   * @generated from field: int64 order_revision = 2;
+   */
+  orderRevision: bigint;
+};
+
+/**
+ * Describes the message cloudless.store.Leadership.
+ * Use `create(LeadershipSchema)` to create a new message.
+ */
+export const LeadershipSchema: GenMessage<Leadership> = /*@__PURE__*/
+  messageDesc(file_cloudless_store_records, 3);
 
 /**
  * /workload/<uid>; its name index is /name/<namespace>/<name> = uid.
@@ -134,7 +217,7 @@ export type WorkloadRecord = Message<"cloudless.store.WorkloadRecord"> & {
  * Use `create(WorkloadRecordSchema)` to create a new message.
  */
 export const WorkloadRecordSchema: GenMessage<WorkloadRecord> = /*@__PURE__*/
-  messageDesc(file_cloudless_store_records, 2);
+  messageDesc(file_cloudless_store_records, 4);
 
 /**
  * /version/<uid>/<number>
@@ -165,7 +248,7 @@ export type VersionRecord = Message<"cloudless.store.VersionRecord"> & {
  * Use `create(VersionRecordSchema)` to create a new message.
  */
 export const VersionRecordSchema: GenMessage<VersionRecord> = /*@__PURE__*/
-  messageDesc(file_cloudless_store_records, 3);
+  messageDesc(file_cloudless_store_records, 5);
 
 /**
  * /control/<uid>: rewritten by every transaction that creates replicas or stops one.
@@ -218,7 +301,7 @@ export type ControlRecord = Message<"cloudless.store.ControlRecord"> & {
  * Use `create(ControlRecordSchema)` to create a new message.
  */
 export const ControlRecordSchema: GenMessage<ControlRecord> = /*@__PURE__*/
-  messageDesc(file_cloudless_store_records, 4);
+  messageDesc(file_cloudless_store_records, 6);
 
 /**
  * @generated from message cloudless.store.SlotBackoff
@@ -240,7 +323,7 @@ export type SlotBackoff = Message<"cloudless.store.SlotBackoff"> & {
  * Use `create(SlotBackoffSchema)` to create a new message.
  */
 export const SlotBackoffSchema: GenMessage<SlotBackoff> = /*@__PURE__*/
-  messageDesc(file_cloudless_store_records, 5);
+  messageDesc(file_cloudless_store_records, 7);
 
 /**
  * /replica/<uid>/<sequence>
@@ -358,6 +441,32 @@ export type ReplicaRecord = Message<"cloudless.store.ReplicaRecord"> & {
    * @generated from field: repeated string earlier_container_ids = 21;
    */
   earlierContainerIds: string[];
+
+  /**
+   * What its newest order says of being cut off; absent but in EXCLUSIVE mode.
+   *
+   * @generated from field: google.protobuf.Duration stop_after = 30;
+   */
+  stopAfter?: Duration | undefined;
+
+  /**
+   * How long after the lease of its node a replacement may start; absent: at once.
+   *
+   * @generated from field: google.protobuf.Duration lost_after = 31;
+   */
+  lostAfter?: Duration | undefined;
+
+  /**
+   * The agent may still hold an order with another stop_after: lost_after is not made shorter until it has acknowledged.
+   *
+   * @generated from field: bool stop_after_unconfirmed = 32;
+   */
+  stopAfterUnconfirmed: boolean;
+
+  /**
+   * @generated from field: string last_end_reason = 22;
+   */
+  lastEndReason: string;
 };
 
 /**
@@ -365,7 +474,7 @@ export type ReplicaRecord = Message<"cloudless.store.ReplicaRecord"> & {
  * Use `create(ReplicaRecordSchema)` to create a new message.
  */
 export const ReplicaRecordSchema: GenMessage<ReplicaRecord> = /*@__PURE__*/
-  messageDesc(file_cloudless_store_records, 6);
+  messageDesc(file_cloudless_store_records, 8);
 
 /**
  * /node/<id>
@@ -443,6 +552,13 @@ export type NodeRecord = Message<"cloudless.store.NodeRecord"> & {
    * @generated from field: bool lost = 12;
    */
   lost: boolean;
+
+  /**
+   * Somebody has made sure that its machine is dead: its replicas are replaced at once. Ends when it returns.
+   *
+   * @generated from field: bool loss_confirmed = 14;
+   */
+  lossConfirmed: boolean;
 };
 
 /**
@@ -450,7 +566,7 @@ export type NodeRecord = Message<"cloudless.store.NodeRecord"> & {
  * Use `create(NodeRecordSchema)` to create a new message.
  */
 export const NodeRecordSchema: GenMessage<NodeRecord> = /*@__PURE__*/
-  messageDesc(file_cloudless_store_records, 7);
+  messageDesc(file_cloudless_store_records, 9);
 
 /**
  * /request/<id>: the result of a request, kept for an hour.
@@ -469,11 +585,15 @@ export type RequestRecord = Message<"cloudless.store.RequestRecord"> & {
   bodyHash: Uint8Array;
 
   /**
+   * Empty when it was about a node.
+   *
    * @generated from field: string workload_uid = 3;
    */
   workloadUid: string;
 
   /**
+   * The method's response message.
+   *
    * @generated from field: bytes response = 4;
    */
   response: Uint8Array;
@@ -489,5 +609,5 @@ export type RequestRecord = Message<"cloudless.store.RequestRecord"> & {
  * Use `create(RequestRecordSchema)` to create a new message.
  */
 export const RequestRecordSchema: GenMessage<RequestRecord> = /*@__PURE__*/
-  messageDesc(file_cloudless_store_records, 8);
+  messageDesc(file_cloudless_store_records, 10);
 

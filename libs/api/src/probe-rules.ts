@@ -1,0 +1,74 @@
+import type { Violation } from '@cloudless/base';
+import { portNameOf } from './defaults.js';
+import { Port_Protocol, type Port, type Probe, type Probe_HttpCheck, type WorkloadSpec } from './gen.js';
+
+/** Headers that say how the request is sent, which is the agent's affair. */
+const OWN_HEADERS = ['connection', 'content-length', 'expect', 'keep-alive', 'te', 'trailer', 'transfer-encoding', 'upgrade'];
+
+/**
+ * The declared TCP port that a probe names: by its name first, else by its number.
+ * @returns Undefined when no TCP port is declared so.
+ */
+export function portOfProbe(ports: readonly Port[], text: string): Port | undefined {
+  const tcp = ports.filter(({ protocol }) => protocol === Port_Protocol.TCP);
+  return tcp.find((port) => portNameOf(port) === text) ?? tcp.find(({ containerPort }) => String(containerPort) === text);
+}
+
+/** Rules of the three probes that their proto cannot say. Paths are below `spec`. */
+export function* probeRules(spec: WorkloadSpec): Generator<Violation> {
+  const { livenessProbe, readinessProbe, startupProbe, ports } = spec;
+  if (livenessProbe !== undefined) yield* rulesOf('spec.liveness_probe', livenessProbe, ports);
+  if (readinessProbe !== undefined) yield* rulesOf('spec.readiness_probe', readinessProbe, ports);
+  if (startupProbe !== undefined) yield* rulesOf('spec.startup_probe', startupProbe, ports);
+  yield* onePassIsEnough('spec.liveness_probe', livenessProbe);
+  yield* onePassIsEnough('spec.startup_probe', startupProbe);
+}
+
+function* rulesOf(field: string, { check }: Probe, ports: readonly Port[]): Generator<Violation> {
+  switch (check.case) {
+    case undefined:
+      yield { field, message: 'needs a check: one of exec, http, tcp and grpc' };
+      return;
+    case 'exec':
+      yield* commandRules(`${field}.exec.command`, check.value.command);
+      return;
+    case 'http':
+      yield* portRule(`${field}.http.port`, check.value.port, ports);
+      yield* headerRules(`${field}.http.headers`, check.value);
+      return;
+    default:
+      yield* portRule(`${field}.${check.case}.port`, check.value.port, ports);
+  }
+}
+
+function* commandRules(field: string, command: readonly string[]): Generator<Violation> {
+  if (command.length === 0) yield { field, message: 'must not be empty' };
+  if (command[0] === '') yield { field: `${field}[0]`, message: 'must name an executable' };
+  for (const [index, word] of command.entries()) {
+    if (word.includes('\0')) yield { field: `${field}[${index}]`, message: 'must not contain a NUL character' };
+  }
+}
+
+function* portRule(field: string, text: string, ports: readonly Port[]): Generator<Violation> {
+  if (portOfProbe(ports, text) !== undefined) return;
+  const declared = ports.filter(({ protocol }) => protocol === Port_Protocol.TCP).map(portNameOf);
+  const choice = declared.length === 0 ? 'spec.ports declares none' : `declared: ${declared.join(', ')}`;
+  const problem = text === '' ? 'must name a declared TCP port' : `${JSON.stringify(text)} is no declared TCP port`;
+  yield { field, message: `${problem}, by name or number (${choice})` };
+}
+
+function* headerRules(field: string, { headers }: Probe_HttpCheck): Generator<Violation> {
+  const seen = new Set<string>();
+  for (const name of Object.keys(headers)) {
+    const lower = name.toLowerCase();
+    const path = `${field}[${JSON.stringify(name)}]`;
+    if (OWN_HEADERS.includes(lower)) yield { field: path, message: 'is set by the agent itself' };
+    if (seen.has(lower)) yield { field: path, message: 'is given twice, in other letter case' };
+    seen.add(lower);
+  }
+}
+
+/** One success ends the doubt of these two: there is nothing that more of them would delay. */
+function* onePassIsEnough(field: string, probe: Probe | undefined): Generator<Violation> {
+  if ((probe?.successThreshold ?? 0) > 1) yield { field: `${field}.success_threshold`, message: 'must be 1 here' };
+}
