@@ -141,10 +141,27 @@ describe('Membership', () => {
       const membership = createMembership();
       membership.startAllFresh(10_000, some(2));
       expect(membership.counts()).toEqual({ expected: 2, connected: 0, reconnecting: 0, lost: 0 });
-      expect(membership.renew(toNodeId('n0'), 10_100)).toBe('unknown');
       membership.join(toNodeId('n0'), 10_500);
       expect(sweep(membership, 12_999)).toEqual(['alive n0']);
       expect(sweep(membership, 13_000)).toEqual(['lost n1 silence']);
+    });
+
+    it('a node that is heard before it has joined is not lost meanwhile, and is still expected', () => {
+      const membership = createMembership();
+      membership.startAllFresh(10_000, some(2));
+      expect(membership.renew(toNodeId('n0'), 12_000)).toBe('renewed');
+      expect(sweep(membership, 13_000)).toEqual(['lost n1 silence']);
+      expect(membership.stateOf(toNodeId('n0'))).toBe('expected');
+      expect(sweep(membership, 15_000)).toEqual(['lost n0 silence']);
+    });
+
+    it('nodes have longer to come back when there are many, and the usual lease once they are heard', () => {
+      const membership = createMembership();
+      membership.startAllFresh(10_000, some(2), 5_000);
+      membership.join(toNodeId('n0'), 11_000);
+      expect(sweep(membership, 14_000)).toEqual(['alive n0', 'lost n0 silence']);
+      expect(sweep(membership, 17_999)).toEqual([]);
+      expect(sweep(membership, 18_000)).toEqual(['lost n1 silence']);
     });
 
     it('who was silent or reconnecting before has a full lease, who is lost only when registered', () => {

@@ -10,7 +10,7 @@ export interface MembershipOptions {
 
 /**
  * What the table knows of a node:
- * - `expected`: leased after a change of the leader, not heard by this leader yet;
+ * - `expected`: leased after a change of the leader, has not joined this leader yet;
  * - `connected`: it has a session, and its lease runs;
  * - `reconnecting`: its connection broke, and the window to come back runs;
  * - `lost`: its lease ended; only a new join brings it back.
@@ -38,7 +38,7 @@ export interface Membership {
    * changes nothing.
    */
   join(nodeId: NodeId, nowMs: number): number;
-  /** The node was heard. */
+  /** The node was heard; also one that is expected, which is on its way to join again, so it is not lost meanwhile. */
   renew(nodeId: NodeId, nowMs: number): Renewal;
   /** The connection of a session broke. Without a session number the newest is meant. */
   connectionLost(nodeId: NodeId, nowMs: number, session?: number): void;
@@ -51,8 +51,9 @@ export interface Membership {
   /**
    * After a change of the leader: every node that is not lost gets a full lease, and so does each of `registered`, known or not,
    * lost or not. A leader that has just begun cannot know who was silent before.
+   * @param extraMs - Added to the lease until a node is heard for the first time, as many cannot come back all at once. Default 0.
    */
-  startAllFresh(nowMs: number, registered?: Iterable<NodeId>): void;
+  startAllFresh(nowMs: number, registered?: Iterable<NodeId>, extraMs?: number): void;
   /** When the next lease or window ends unless something is heard; undefined when none runs. Sweeping earlier changes nothing. */
   nextDeadline(): number | undefined;
   stateOf(nodeId: NodeId): NodeState | undefined;
@@ -114,7 +115,7 @@ class LeaseTable implements Membership {
 
   renew(nodeId: NodeId, nowMs: number): Renewal {
     const entry = this.entries.get(nodeId);
-    if (entry === undefined || entry.state === 'expected') return 'unknown';
+    if (entry === undefined) return 'unknown';
     if (entry.state === 'lost') return 'lost';
     entry.heardAt = Math.max(entry.heardAt, nowMs - this.frozenMs);
     return 'renewed';
@@ -154,8 +155,8 @@ class LeaseTable implements Membership {
     this.frozenMs += Math.max(0, lagMs);
   }
 
-  startAllFresh(nowMs: number, registered: Iterable<NodeId> = []): void {
-    const heardAt = nowMs - this.frozenMs;
+  startAllFresh(nowMs: number, registered: Iterable<NodeId> = [], extraMs = 0): void {
+    const heardAt = nowMs - this.frozenMs + extraMs;
     for (const entry of this.entries.values()) {
       entry.heardAt = Math.max(entry.heardAt, heardAt);
       if (entry.state === 'reconnecting') this.move(entry, 'expected');
