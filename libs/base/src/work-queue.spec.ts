@@ -1,5 +1,5 @@
 import { createSeededRandom, WorkQueue, type WorkResult } from './index.js';
-import { ManualClock, settle } from './testing/index.js';
+import { ManualClock, RecordingMeter, settle } from './testing/index.js';
 
 function aQueue(handle: (key: string) => Promise<WorkResult>, clock = new ManualClock()) {
   const errors: unknown[] = [];
@@ -95,5 +95,39 @@ describe('WorkQueue', () => {
     release();
     await stopped;
     expect(passes).toBe(1);
+  });
+
+  it('measures its passes, what waits and for how long, and what is tried again', async () => {
+    const clock = new ManualClock();
+    const meter = new RecordingMeter();
+    let open: () => void = () => undefined;
+    const gate = new Promise<void>((resolve) => (open = resolve));
+    const queue = new WorkQueue<string>({
+      clock,
+      random: createSeededRandom(1),
+      metrics: { meter, loop: 'test' },
+      handle: async (key) => {
+        await gate;
+        if (key === 'fails') throw new Error('no');
+        return { kind: key === 'retries' ? 'retry' : 'done' };
+      },
+      onError: () => undefined,
+      backoff: { firstMs: 100, maxMs: 1_000 },
+    });
+    for (const key of ['works', 'retries', 'fails']) queue.wake(key);
+    await clock.advance(3_000);
+    const labels = { loop: 'test' };
+    expect(await meter.read('cloudless_loop_queue_depth', labels)).toBe(2); // one of the three runs
+    expect(await meter.read('cloudless_loop_oldest_wait_seconds', labels)).toBe(3);
+    open();
+    await clock.advance(10);
+    expect(await meter.read('cloudless_loop_queue_depth', labels)).toBe(0);
+    expect(await meter.read('cloudless_loop_oldest_wait_seconds', labels)).toBe(0);
+    expect(await meter.read('cloudless_loop_retrying', labels)).toBe(2);
+    for (const result of ['done', 'retry', 'failed']) {
+      expect(await meter.read('cloudless_loop_passes_total', { loop: 'test', result })).toBe(1);
+    }
+    expect(await meter.read('cloudless_loop_pass_duration_seconds', labels)).toBe(3);
+    await queue.stop();
   });
 });

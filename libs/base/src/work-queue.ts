@@ -1,5 +1,6 @@
 import { backoffDelayMs, type BackoffPolicy } from './backoff.js';
 import type { Clock, Timer } from './clock.js';
+import { DURATION_BUCKETS, type Meter } from './meter.js';
 import type { Random } from './random.js';
 
 /** What a pass over one key found. */
@@ -19,6 +20,8 @@ export interface WorkQueueOptions<Key> {
   readonly backoff: BackoffPolicy;
   /** How many keys at once, 1 or more. Default 1. */
   readonly concurrency?: number;
+  /** Measures its passes under this name; default: it measures nothing. */
+  readonly metrics?: { readonly meter: Meter; readonly loop: string };
 }
 
 /**
@@ -26,7 +29,8 @@ export interface WorkQueueOptions<Key> {
  * failures back with growing, jittered, bounded delay. An event may wake a key as often as it likes.
  */
 export class WorkQueue<Key extends string> {
-  private readonly waiting = new Set<Key>();
+  /** Since when each waits, on the monotonic clock. */
+  private readonly waiting = new Map<Key, number>();
   private readonly running = new Set<Key>();
   private readonly wokenWhileRunning = new Set<Key>();
   private readonly timers = new Map<Key, Timer>();
@@ -34,7 +38,20 @@ export class WorkQueue<Key extends string> {
   private stopped = false;
   private idleWaiters: (() => void)[] = [];
 
-  constructor(private readonly options: WorkQueueOptions<Key>) {}
+  private readonly metrics: LoopMetrics | undefined;
+
+  constructor(private readonly options: WorkQueueOptions<Key>) {
+    const { metrics, clock } = options;
+    if (metrics === undefined) return;
+    this.metrics = measureLoop(metrics.meter, metrics.loop, () => {
+      const [oldest] = this.waiting.values(); // in the order in which they came
+      return {
+        depth: this.waiting.size,
+        retrying: this.failures.size,
+        oldestMs: oldest === undefined ? 0 : clock.now() - oldest,
+      };
+    });
+  }
 
   /** Number of keys waiting, running or delayed. */
   get size(): number {
@@ -50,13 +67,14 @@ export class WorkQueue<Key extends string> {
       this.wokenWhileRunning.add(key);
       return;
     }
-    this.waiting.add(key);
+    this.enqueue(key);
     this.pump();
   }
 
   /** Takes no more work; resolves when what runs has ended. */
   async stop(): Promise<void> {
     this.stopped = true;
+    this.metrics?.close();
     for (const timer of this.timers.values()) timer.cancel();
     this.timers.clear();
     this.waiting.clear();
@@ -64,7 +82,7 @@ export class WorkQueue<Key extends string> {
   }
 
   private pump(): void {
-    for (const key of this.waiting) {
+    for (const key of this.waiting.keys()) {
       if (this.running.size >= (this.options.concurrency ?? 1)) return;
       this.waiting.delete(key);
       this.running.add(key);
@@ -74,12 +92,16 @@ export class WorkQueue<Key extends string> {
 
   private async run(key: Key): Promise<void> {
     let result: WorkResult;
+    let failed = false;
+    const began = this.options.clock.now();
     try {
       result = await this.options.handle(key);
     } catch (reason) {
       this.options.onError(key, reason);
       result = { kind: 'retry' };
+      failed = true;
     }
+    this.metrics?.passed(failed ? 'failed' : result.kind, this.options.clock.now() - began);
     this.running.delete(key);
     if (!this.stopped) this.settle(key, result);
     if (this.running.size === 0) this.idleWaiters.splice(0).forEach((resolve) => resolve());
@@ -95,8 +117,12 @@ export class WorkQueue<Key extends string> {
       return;
     }
     this.failures.delete(key);
-    if (woken || result.kind === 'again') this.waiting.add(key);
+    if (woken || result.kind === 'again') this.enqueue(key);
     else if (result.kind === 'after') this.delay(key, result.delayMs);
+  }
+
+  private enqueue(key: Key): void {
+    if (!this.waiting.has(key)) this.waiting.set(key, this.options.clock.now());
   }
 
   private delay(key: Key, delayMs: number): void {
@@ -106,4 +132,57 @@ export class WorkQueue<Key extends string> {
     });
     this.timers.set(key, timer);
   }
+}
+
+interface LoopMetrics {
+  passed(result: WorkResult['kind'] | 'failed', durationMs: number): void;
+  close(): void;
+}
+
+/** Reports one loop under its name; all loops share their metrics. */
+function measureLoop(
+  meter: Meter,
+  loop: string,
+  look: () => { readonly depth: number; readonly retrying: number; readonly oldestMs: number },
+): LoopMetrics {
+  const labels = { loop };
+  const passes = meter.counter({
+    name: 'cloudless_loop_passes_total',
+    help: 'Passes of a control loop, by how they ended: done, again, after, retry (something it had read changed) or failed.',
+    labels: ['loop', 'result'],
+  });
+  const duration = meter.histogram({
+    name: 'cloudless_loop_pass_duration_seconds',
+    help: 'Time of one pass of a control loop.',
+    labels: ['loop'],
+    buckets: DURATION_BUCKETS,
+  });
+  const depth = meter.gauge({
+    name: 'cloudless_loop_queue_depth',
+    help: 'Keys that wait for a pass of their loop.',
+    labels: ['loop'],
+  });
+  const oldest = meter.gauge({
+    name: 'cloudless_loop_oldest_wait_seconds',
+    help: 'How long the key that waits longest has waited for a pass.',
+    labels: ['loop'],
+  });
+  const retrying = meter.gauge({
+    name: 'cloudless_loop_retrying',
+    help: 'Keys whose last pass asked for a retry or failed.',
+    labels: ['loop'],
+  });
+  const close = meter.onExpose(() => {
+    const now = look();
+    depth.set(now.depth, labels);
+    oldest.set(now.oldestMs / 1_000, labels);
+    retrying.set(now.retrying, labels);
+  });
+  return {
+    passed: (result, durationMs) => {
+      passes.add(1, { loop, result });
+      duration.observe(durationMs / 1_000, labels);
+    },
+    close,
+  };
 }

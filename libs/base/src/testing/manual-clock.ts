@@ -1,9 +1,5 @@
 import type { Clock, Timer } from '../clock.js';
-
-interface Entry extends Timer {
-  readonly at: number;
-  readonly action: () => void;
-}
+import { TimerHeap, type HeapTimer } from './timer-heap.js';
 
 /**
  * Virtual time: nothing happens until the test moves it. Timers fire by (deadline, creation), and every promise that can
@@ -11,7 +7,8 @@ interface Entry extends Timer {
  */
 export class ManualClock implements Clock {
   private time = 0;
-  private readonly timers = new Set<Entry>();
+  private count = 0;
+  private readonly timers = new TimerHeap();
 
   /** @param epochMs - What `wallTime` says at the origin. */
   constructor(private readonly epochMs = Date.UTC(2026, 0, 1)) {}
@@ -25,13 +22,9 @@ export class ManualClock implements Clock {
   }
 
   setTimer(delayMs: number, action: () => void): Timer {
-    const entry: Entry = {
-      at: this.time + Math.max(0, delayMs),
-      action,
-      cancel: () => this.timers.delete(entry),
-    };
-    this.timers.add(entry);
-    return entry;
+    const timer: HeapTimer = { at: this.time + Math.max(0, delayMs), order: this.count++, action };
+    this.timers.add(timer);
+    return { cancel: () => this.timers.cancel(timer) };
   }
 
   /** How many timers are set and not cancelled. */
@@ -46,29 +39,29 @@ export class ManualClock implements Clock {
   async advance(durationMs: number): Promise<void> {
     const until = this.time + Math.max(0, durationMs);
     await settle();
-    for (let due = this.nextDue(until); due !== undefined; due = this.nextDue(until)) {
-      this.timers.delete(due);
-      this.time = Math.max(this.time, due.at);
-      due.action();
-      await settle();
-    }
+    while (await this.step(until));
     this.time = Math.max(this.time, until);
   }
 
-  /** The set keeps the order of creation, so the first of equal deadlines is the oldest. */
-  private nextDue(until: number): Entry | undefined {
-    let next: Entry | undefined;
-    for (const timer of this.timers) {
-      if (timer.at <= until && (next === undefined || timer.at < next.at)) next = timer;
-    }
-    return next;
+  /**
+   * Moves time to the next timer that is due by `untilMs`, and fires it.
+   * @returns False, and the time as it was, when there is none.
+   */
+  async step(untilMs: number): Promise<boolean> {
+    const due = this.timers.takeDue(untilMs);
+    if (due === undefined) return false;
+    this.time = Math.max(this.time, due.at);
+    due.action();
+    await settle();
+    return true;
   }
 }
 
-/** Lets every promise run that can run without time passing. */
-export async function settle(): Promise<void> {
-  for (let turn = 0; turn < SETTLE_TURNS; turn += 1) await Promise.resolve();
-}
+/** Of the platform, which this library does not know: runs `action` once no promise can go on. */
+declare const process: { nextTick(action: () => void): void };
 
-/** Deeper chains of awaits than this do not occur between two timers of our code. */
-const SETTLE_TURNS = 200;
+/** Lets every promise run that can run without time passing, however deep their chains. */
+export function settle(): Promise<void> {
+  // From within a promise's continuation, Node.js runs a tick only once the queue of all others is empty.
+  return Promise.resolve().then(() => new Promise((resolve) => process.nextTick(resolve)));
+}

@@ -1,0 +1,61 @@
+import type { HistogramSpec, Labels, Meter, MetricSpec } from '../meter.js';
+
+/** A meter that keeps what it is told, for tests. */
+export class RecordingMeter implements Meter {
+  /** What was asked for, by name. */
+  readonly specs = new Map<string, MetricSpec>();
+  private readonly values = new Map<string, Map<string, number>>();
+  private readonly collectors = new Set<() => void | Promise<void>>();
+
+  counter(spec: MetricSpec) {
+    const series = this.seriesOf(spec);
+    return { add: (amount = 1, labels: Labels = {}) => change(series, labels, (before) => before + amount) };
+  }
+
+  gauge(spec: MetricSpec) {
+    const series = this.seriesOf(spec);
+    return {
+      set: (value: number, labels: Labels = {}) => change(series, labels, () => value),
+      remove: (labels: Labels) => void series.delete(keyOf(labels)),
+    };
+  }
+
+  /** Of a histogram it keeps how many values there were. */
+  histogram(spec: HistogramSpec) {
+    const series = this.seriesOf(spec);
+    return { observe: (_value: number, labels: Labels = {}) => change(series, labels, (before) => before + 1) };
+  }
+
+  onExpose(collect: () => void | Promise<void>): () => void {
+    const own = async (): Promise<void> => collect();
+    this.collectors.add(own);
+    return () => void this.collectors.delete(own);
+  }
+
+  /** Asks the collectors, then gives the value of a metric with these labels; with fewer, the sum over the others. */
+  async read(name: string, labels: Labels = {}): Promise<number> {
+    await Promise.all([...this.collectors].map((collect) => collect()));
+    let sum = 0;
+    for (const [key, value] of this.values.get(name) ?? []) {
+      const own = JSON.parse(key) as Labels;
+      if (Object.entries(labels).every(([label, wanted]) => own[label] === wanted)) sum += value;
+    }
+    return sum;
+  }
+
+  private seriesOf(spec: MetricSpec): Map<string, number> {
+    this.specs.set(spec.name, spec);
+    const known = this.values.get(spec.name) ?? new Map<string, number>();
+    this.values.set(spec.name, known);
+    return known;
+  }
+}
+
+function keyOf(labels: Labels): string {
+  return JSON.stringify(labels);
+}
+
+function change(series: Map<string, number>, labels: Labels, next: (before: number) => number): void {
+  const key = keyOf(labels);
+  series.set(key, next(series.get(key) ?? 0));
+}

@@ -1,0 +1,99 @@
+/** A timer that waits in a {@link TimerHeap}. */
+export interface HeapTimer {
+  readonly at: number;
+  /** Of two with the same deadline the lower one fires first. */
+  readonly order: number;
+  /** Dropped when it was cancelled, so that nothing is held by it. */
+  action: (() => void) | undefined;
+}
+
+/** A timer that fires now. */
+export interface DueTimer {
+  readonly at: number;
+  readonly action: () => void;
+}
+
+/** Timers by (deadline, creation): a binary heap. Cancelled ones stay in it until they are due or outnumber the others. */
+export class TimerHeap {
+  private heap: HeapTimer[] = [];
+  private cancelled = 0;
+
+  /** How many are set and not cancelled. */
+  get size(): number {
+    return this.heap.length - this.cancelled;
+  }
+
+  add(timer: HeapTimer): void {
+    this.heap.push(timer);
+    this.up(this.heap.length - 1);
+  }
+
+  /** Cancelling one that has fired, or again, does nothing. */
+  cancel(timer: HeapTimer): void {
+    if (timer.action === undefined) return;
+    timer.action = undefined;
+    this.cancelled += 1;
+    if (this.cancelled > MIN_CANCELLED && this.cancelled * 2 > this.heap.length) this.sweep();
+  }
+
+  /** Takes out the first that is due by `untilMs`. */
+  takeDue(untilMs: number): DueTimer | undefined {
+    for (let first = this.heap[0]; first !== undefined && first.at <= untilMs; first = this.heap[0]) {
+      this.removeFirst();
+      const { at, action } = first;
+      if (action !== undefined) {
+        first.action = undefined; // fired: a late cancel does nothing
+        return { at, action };
+      }
+      this.cancelled -= 1;
+    }
+    return undefined;
+  }
+
+  private sweep(): void {
+    this.heap = this.heap.filter(({ action }) => action !== undefined).sort((a, b) => (isBefore(a, b) ? -1 : 1));
+    this.cancelled = 0;
+  }
+
+  private removeFirst(): void {
+    const last = this.heap.pop();
+    if (last === undefined || this.heap.length === 0) return;
+    this.heap[0] = last;
+    this.down(0);
+  }
+
+  private up(start: number): void {
+    const { heap } = this;
+    const timer = heap[start] as HeapTimer;
+    let index = start;
+    while (index > 0) {
+      const parent = (index - 1) >> 1;
+      if (!isBefore(timer, heap[parent] as HeapTimer)) break;
+      heap[index] = heap[parent] as HeapTimer;
+      index = parent;
+    }
+    heap[index] = timer;
+  }
+
+  private down(start: number): void {
+    const { heap } = this;
+    const timer = heap[start] as HeapTimer;
+    let index = start;
+    for (;;) {
+      let child = 2 * index + 1;
+      if (child >= heap.length) break;
+      if (child + 1 < heap.length && isBefore(heap[child + 1] as HeapTimer, heap[child] as HeapTimer)) child += 1;
+      if (!isBefore(heap[child] as HeapTimer, timer)) break;
+      heap[index] = heap[child] as HeapTimer;
+      index = child;
+    }
+    heap[index] = timer;
+  }
+}
+
+/** Fewer cancelled timers than this are not worth a sweep. */
+const MIN_CANCELLED = 64;
+
+function isBefore(a: HeapTimer, b: HeapTimer): boolean {
+  return a.at < b.at || (a.at === b.at && a.order < b.order);
+}
