@@ -15,7 +15,18 @@ const layers = {
   logic: { siblings: ['state', 'core', 'port', 'api', 'base'], packages: ['@bufbuild/protobuf', '@connectrpc/connect'] },
   adapter: {
     siblings: ['core', 'port', 'api', 'base', 'adapter'],
-    packages: ['@bufbuild/protobuf', '@connectrpc/connect', '@connectrpc/connect-node', 'lmdb', 'winston', 'prom-client', 'yaml'],
+    packages: [
+      '@bufbuild/protobuf',
+      '@connectrpc/connect',
+      '@connectrpc/connect-node',
+      '@opentelemetry/api',
+      '@opentelemetry/exporter-trace-otlp-proto',
+      '@opentelemetry/sdk-trace-node',
+      'lmdb',
+      'winston',
+      'prom-client',
+      'yaml',
+    ],
   },
   sim: { siblings: ['base', 'core', 'port', 'api', 'state', 'logic', 'adapter', 'sim'] },
   app: { siblings: ['base', 'core', 'port', 'api', 'state', 'logic', 'adapter'] },
@@ -97,7 +108,7 @@ export default tseslint.config(
   {
     files: ['libs/**/*.ts'],
     ignores: [
-      'libs/{state-store-lmdb,runtime-process,cgroup-reader,identity,observability,rpc-server,settings,system}/**',
+      'libs/{state-store-lmdb,runtime-process,cgroup-reader,identity,observability,rpc-client,rpc-server,settings,system}/**',
       ...specs,
     ],
     rules: {
