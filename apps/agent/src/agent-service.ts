@@ -1,7 +1,13 @@
-import { CloudlessError, errorFields, type Clock, type Log } from '@cloudless/base';
+import { CloudlessError, errorFields, type Clock, type Log, type LogFields, type Meter } from '@cloudless/base';
 import { AgentService, createErrorInterceptor, createValidationInterceptor } from '@cloudless/api';
 import type { ContainerService } from '@cloudless/agent-core';
-import { startRpcServer, type RpcServer } from '@cloudless/rpc-server';
+import { createRpcObserver, type Tracing } from '@cloudless/observability';
+import { connectionKey, startRpcServer, type Connection, type RpcServer } from '@cloudless/rpc-server';
+
+/** What tells where a call came from. */
+interface CallContext {
+  readonly values: { get(key: typeof connectionKey): Connection | undefined };
+}
 
 /** A command may run for an hour, and has a timeout of its own; other calls are short. */
 const CALL_DEADLINE_MS = 3_610_000;
@@ -13,13 +19,18 @@ const CALL_DEADLINE_MS = 3_610_000;
 export function serveAgent(
   listen: { readonly host: string; readonly port: number },
   agent: () => ContainerService | undefined,
-  deps: { readonly clock: Clock; readonly log: Log },
+  deps: { readonly clock: Clock; readonly log: Log; readonly meter: Meter; readonly tracing: Tracing },
 ): Promise<RpcServer> {
-  const { clock, log } = deps;
+  const { clock, log, meter, tracing } = deps;
   const containers = (): ContainerService => {
     const service = agent();
     if (service === undefined) throw new CloudlessError('unavailable', 'the agent is starting');
     return service;
+  };
+  // There is no list of events here. Arguments may hold secrets: they are only counted.
+  const privileged = (rpc: string, context: CallContext, fields: LogFields = {}): void => {
+    const address = context.values.get(connectionKey)?.remoteAddress;
+    log.info('privileged call', { rpc, principal: 'anonymous', address, ...fields });
   };
   return startRpcServer({
     ...listen,
@@ -27,15 +38,31 @@ export function serveAgent(
     log,
     portOption: '--listen',
     limits: { unaryDeadlineMs: CALL_DEADLINE_MS },
+    // No call here is more important than another, and none keeps a turn for long.
+    classOf: () => ({ lane: 'write', long: true }),
     reflectedServices: [AgentService],
     interceptors: [
+      tracing.serverInterceptor,
+      createRpcObserver({ clock, log, meter, addressOf: ({ contextValues }) => contextValues.get(connectionKey)?.remoteAddress }),
       createErrorInterceptor((rpc, reason) => log.error('call failed', { rpc, ...errorFields(reason) })),
       createValidationInterceptor([AgentService]),
     ],
     routes: (router) => {
       router.service(AgentService, {
         streamLogs: (request, context) => containers().streamLogs(request, context.signal),
-        execCommand: (request, context) => containers().execCommand(request, context.signal),
+        execCommand: (request, context) => {
+          const [program = '', ...rest] = request.command;
+          privileged('ExecCommand', context, { program, argumentCount: rest.length });
+          return containers().execCommand(request, context.signal);
+        },
+        exec: (requests, context) => {
+          privileged('Exec', context);
+          return containers().exec(requests, context.signal);
+        },
+        portForward: (requests, context) => {
+          privileged('PortForward', context);
+          return containers().portForward(requests, context.signal);
+        },
         getContainerStatus: (request) => containers().getContainerStatus(request),
         listContainers: () => containers().listContainers(),
       });

@@ -34,6 +34,8 @@ describe('parseAgentConfig', () => {
       stopWorkloadsOnExit: false,
       logLevel: 'info',
       logFormat: 'json',
+      opsListen: undefined,
+      otlpEndpoint: undefined,
     });
   });
 

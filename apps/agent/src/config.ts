@@ -13,6 +13,7 @@ import {
 } from '@cloudless/base';
 import { Taint_Effect } from '@cloudless/api';
 import { isLoopbackHost } from '@cloudless/identity';
+import { otlpEndpointField } from '@cloudless/observability';
 
 /** A taint that the agent gives its node. */
 export interface AgentTaint {
@@ -44,6 +45,10 @@ export interface AgentConfig {
   readonly stopWorkloadsOnExit: boolean;
   readonly logLevel: 'error' | 'warn' | 'info' | 'debug';
   readonly logFormat: 'json' | 'pretty';
+  /** Where /health, /ready and /metrics are served; undefined: nowhere. Loopback only. */
+  readonly opsListen: { readonly host: string; readonly port: number } | undefined;
+  /** Base address of an OTLP receiver of traces; undefined: nothing is traced. */
+  readonly otlpEndpoint: string | undefined;
 }
 
 /** Name of a machine, as far as it is a DNS label. */
@@ -95,15 +100,19 @@ export function parseAgentConfig(
       stopWorkloadsOnExit: switchField(false),
       logLevel: oneOfField('info', ['error', 'warn', 'info', 'debug']),
       logFormat: oneOfField('json', ['json', 'pretty']),
+      opsListen: { fallback: undefined, parse: parseListen },
+      otlpEndpoint: otlpEndpointField,
     },
     layers,
   );
   const problems: Violation[] = [];
-  const { listen, portRange } = config;
-  if (listen !== undefined && listen.port >= portRange.from && listen.port <= portRange.to) {
+  const { portRange } = config;
+  for (const field of ['listen', 'opsListen'] as const) {
+    const port = config[field]?.port ?? 0;
+    if (port < portRange.from || port > portRange.to) continue;
     problems.push({
-      field: 'listen',
-      message: `port ${listen.port} is within the ports given to workloads, ${portRange.from} to ${portRange.to}`,
+      field,
+      message: `port ${port} is within the ports given to workloads, ${portRange.from} to ${portRange.to}`,
     });
   }
   if (problems.length > 0) throw new InvalidInputError(problems);

@@ -17,6 +17,8 @@ const replica: StoredReplica = {
     restarts: 2,
     failures: 1,
     lastExitCode: -1,
+    lastEndReason: 'liveness probe: HTTP 500 from /livez, 3 of 3 failed (exit code 0)',
+    killing: 'liveness probe: HTTP 500 from /livez, 3 of 3 failed',
     containerId: 'c',
     containerEnded: false,
     ready: true,

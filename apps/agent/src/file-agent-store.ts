@@ -135,6 +135,8 @@ function toReplica(raw: Raw): StoredReplica {
       containerEnded: got['containerEnded'] === true,
       ready: got['ready'] === true,
       ...(got['lastExitCode'] === undefined ? {} : { lastExitCode: numberOf(got, 'lastExitCode') }),
+      ...(got['lastEndReason'] === undefined ? {} : { lastEndReason: textOf(got, 'lastEndReason') }),
+      ...(got['killing'] === undefined ? {} : { killing: textOf(got, 'killing') }),
       ...(got['containerId'] === undefined ? {} : { containerId: textOf(got, 'containerId') }),
     },
   };

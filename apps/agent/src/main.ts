@@ -1,5 +1,5 @@
-import { errorFields, errorMessageOf } from '@cloudless/base';
-import { createLog } from '@cloudless/observability';
+import { errorFields, errorMessageOf, type LogFields } from '@cloudless/base';
+import { OTLP_ENDPOINT_VARIABLE, createLog, noTracing, otlpLayer, startTracing } from '@cloudless/observability';
 import { runSupervisor } from '@cloudless/runtime-process';
 import { EXIT_USAGE, addSettingFlags, describeFailure, readSettingLayers, type SettingNames } from '@cloudless/settings';
 import { systemClock, systemRandom } from '@cloudless/system';
@@ -25,6 +25,11 @@ const flags: Readonly<Record<keyof AgentConfig, readonly [string, string]>> = {
   stopWorkloadsOnExit: ['--stop-workloads-on-exit', 'end everything at the end of the agent; for clusters that are put away'],
   logLevel: ['--log-level <level>', 'error, warn, info or debug (default info)'],
   logFormat: ['--log-format <format>', 'json or pretty (default json)'],
+  opsListen: [
+    '--ops-listen <host:port>',
+    'serve /health, /ready and /metrics there; loopback only; port 0 lets the system choose',
+  ],
+  otlpEndpoint: ['--otlp-endpoint <url>', `receiver of traces, OTLP over HTTP (default $${OTLP_ENDPOINT_VARIABLE}, else none)`],
 };
 
 const names: SettingNames = { flags, envPrefix: 'CLOUDLESS_AGENT_' };
@@ -38,15 +43,28 @@ const supervisorCommand = [
 ];
 
 async function run(options: OptionValues): Promise<number> {
-  const config = parseAgentConfig(await readSettingLayers(names, options, process.env), process.env);
-  const log = createLog({ level: config.logLevel, format: config.logFormat, component: 'agent' }).child({ nodeId: config.name });
+  const layers = [otlpLayer(process.env), ...(await readSettingLayers(names, options, process.env))];
+  const config = parseAgentConfig(layers, process.env);
+  let tracing = noTracing;
+  const moment = (): LogFields => tracing.logFields();
+  const { logLevel: level, logFormat: format } = config;
+  const log = createLog({ level, format, component: 'agent', moment }).child({ nodeId: config.name });
   const stopped = new Promise<string>((resolve) => {
     for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => resolve(signal));
   });
   try {
-    const running = await runAgent(config, { log, supervisorCommand });
+    tracing = await startTracing({
+      endpoint: config.otlpEndpoint,
+      service: 'cloudless-agent',
+      version: VERSION,
+      instance: config.name,
+      clock: systemClock,
+      log: log.child({ component: 'traces' }),
+    });
+    const running = await runAgent(config, { log, supervisorCommand, tracing });
     log.info('agent ready', {
       address: running.url?.replace('http://', ''),
+      opsUrl: running.opsUrl,
       dataDir: config.dataDir,
       pid: process.pid,
       version: VERSION,
@@ -59,6 +77,8 @@ async function run(options: OptionValues): Promise<number> {
     log.error('agent cannot run', errorFields(reason));
     process.stderr.write(`cloudless-agent: ${errorMessageOf(reason)}\n`);
     return 1;
+  } finally {
+    await tracing.close();
   }
 }
 

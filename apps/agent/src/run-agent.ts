@@ -1,16 +1,20 @@
 import { join } from 'node:path';
 import { errorFields, type Log } from '@cloudless/base';
 import { Agent } from '@cloudless/agent-core';
-import type { RpcServer } from '@cloudless/rpc-server';
+import { startOpsServer, type OpsServer, type RpcServer } from '@cloudless/rpc-server';
 import { openProcessRuntime, type ProcessRuntime } from '@cloudless/runtime-process';
 import { systemClock, systemRandom } from '@cloudless/system';
 import { serveAgent } from './agent-service.js';
 import type { AgentConfig } from './config.js';
-import { coordinatorTransport } from './coordinator-transport.js';
+import { createMetrics, noTracing, startLoopLagMeter, type Metrics, type Tracing } from '@cloudless/observability';
+import { createCoordinatorTransport } from '@cloudless/rpc-client';
 import { takeDataDirectory } from './data-directory.js';
 import { FileAgentStore } from './file-agent-store.js';
 import { openMachine, readBootId } from './machine.js';
+import { grpcCheck } from './probes/grpc-check.js';
+import { httpCheck } from './probes/http-check.js';
 import { tcpConnect } from './tcp-connect.js';
+import { tcpDial } from './tcp-dial.js';
 import { VERSION } from './version.js';
 
 /** Below the data directory: the runtime's own. */
@@ -21,6 +25,8 @@ export interface RunningAgent {
   readonly agent: Agent;
   /** Base address of AgentService; undefined when it is not served. */
   readonly url: string | undefined;
+  /** Base address of /health, /ready and /metrics; undefined when they are not served. */
+  readonly opsUrl: string | undefined;
   /** Ends in good order; what runs goes on unless the configuration says otherwise. */
   close(): Promise<void>;
 }
@@ -28,9 +34,9 @@ export interface RunningAgent {
 /** Puts an agent together and starts it. @throws A failure whose message says what to do, with everything let go of. */
 export async function runAgent(
   config: AgentConfig,
-  deps: { readonly log: Log; readonly supervisorCommand: readonly string[] },
+  deps: { readonly log: Log; readonly supervisorCommand: readonly string[]; readonly tracing?: Tracing },
 ): Promise<RunningAgent> {
-  const { log } = deps;
+  const { log, tracing = noTracing } = deps;
   const undo: (() => Promise<void>)[] = [];
   try {
     const data = await takeDataDirectory(config.dataDir);
@@ -43,12 +49,17 @@ export async function runAgent(
       return endsWork || (await runtime.list()).length === 0 ? runtime.shutdown() : runtime.close();
     });
     const { capacity, probe } = await openMachine(config.dataDir);
+    const metrics = createMetrics({ process: true });
+    const lag = startLoopLagMeter(systemClock, metrics);
+    undo.push(async () => lag.close());
     // Listens first, so that the first Hello can tell where.
     let server: RpcServer | undefined;
     if (config.listen !== undefined) {
       server = await serveAgent(config.listen, () => started?.containers, {
         clock: systemClock,
         log: log.child({ component: 'server' }),
+        meter: metrics,
+        tracing,
       });
       undo.push(server.close.bind(server, 0));
     }
@@ -56,7 +67,8 @@ export async function runAgent(
       nodeId: config.name,
       bootId: readBootId(),
       coordinators: config.coordinator,
-      transport: coordinatorTransport,
+      transport: createCoordinatorTransport([tracing.clientInterceptor]),
+      meter: metrics,
       runtime,
       store: new FileAgentStore(config.dataDir),
       probe,
@@ -74,17 +86,34 @@ export async function runAgent(
         agentAddress: server === undefined ? '' : `${server.address.host}:${server.address.port}`,
       }),
       connect: tcpConnect,
+      dial: tcpDial,
+      probeClients: { http: httpCheck, grpc: grpcCheck },
       clock: systemClock,
       random: systemRandom,
       log,
       resetCommand: `cloudless-agent reset --data-dir ${config.dataDir}`,
     }));
     undo.push(() => agent.stop({ stopWorkloads: config.stopWorkloadsOnExit }));
-    return { agent, url: server?.url, close: () => unwind(undo, log) };
+    const ops = config.opsListen === undefined ? undefined : await serveOps(config.opsListen, agent, metrics, log);
+    undo.push(async () => ops?.close());
+    return { agent, url: server?.url, opsUrl: ops?.url, close: () => unwind(undo, log) };
   } catch (reason) {
     await unwind(undo, log);
     throw reason;
   }
+}
+
+/** An agent without a coordinator works, and is not ready: nothing new comes to it. */
+function serveOps(listen: NonNullable<AgentConfig['opsListen']>, agent: Agent, metrics: Metrics, log: Log): Promise<OpsServer> {
+  return startOpsServer({
+    ...listen,
+    portOption: '--ops-listen',
+    clock: systemClock,
+    log: log.child({ component: 'ops' }),
+    health: () => (agent.connected ? { ok: true } : { ok: true, degraded: ['no session with a coordinator; what runs goes on'] }),
+    ready: () => (agent.connected ? { ok: true } : { ok: false, reasons: ['no session with a coordinator'] }),
+    metrics: () => metrics.expose(),
+  });
 }
 
 function openRuntime(

@@ -32,10 +32,14 @@ export interface StoredProgress {
   readonly restarts: number;
   readonly failures: number;
   readonly lastExitCode?: number;
+  /** Why the last container ended. */
+  readonly lastEndReason?: string;
   /** The newest container, whether its end has been acted upon, and whether it was ready. */
   readonly containerId?: string;
   readonly containerEnded: boolean;
   readonly ready: boolean;
+  /** It was being ended by us, as a probe had failed: what the probe said. */
+  readonly killing?: string;
 }
 
 /** All that an agent remembers. */

@@ -246,14 +246,27 @@ describe('an agent with a coordinator', () => {
     expect(world.report()).toMatchObject({ orderRevision: 30n, containerId: '', earlierContainerIds: [] });
   });
 
-  it('says nothing to the forgetting of what it does not know: an answer would only be answered again', async () => {
+  it('answers each forgetting of what it does not know, once: the coordinator asks until it hears that', async () => {
     const world = await aWorld(aStartOrder());
     world.coordinator.order(aForgetOrder());
     await world.clock.advance(0);
-    const said = world.report();
+    expect(world.report()).toMatchObject({ forgotten: true, orderRevision: 30n });
+    const before = world.coordinator.history.length;
     world.coordinator.order(aForgetOrder({ revision: 31n }));
     await settle();
-    expect(world.report()).toBe(said);
+    expect(world.report()).toMatchObject({ forgotten: true, orderRevision: 31n });
+    expect(world.coordinator.history.length).toBe(before + 1);
+  });
+
+  it('takes a forgetting that has the revision of the stop before it, as nothing was committed in between', async () => {
+    const world = await aWorld(aStartOrder());
+    world.coordinator.order(aStopOrder({ revision: 30n }));
+    await world.clock.advance(60_000);
+    expect(world.report()).toMatchObject({ forgotten: false, orderRevision: 30n });
+    world.coordinator.order(aForgetOrder({ revision: 30n }));
+    await world.clock.advance(0);
+    expect(world.report()).toMatchObject({ forgotten: true });
+    expect(world.store.replicas.size).toBe(0);
   });
 
   it('takes a forgetting that comes while it forgets, and leaves nothing behind', async () => {

@@ -8,15 +8,22 @@ import {
   type BackoffPolicy,
   type Clock,
   type Log,
+  type Meter,
   type Random,
 } from '@cloudless/base';
 import type { ContainerRuntime } from '@cloudless/runtime';
 import type { AgentIdentity, AgentStore, StoredReplica } from './agent-store.js';
+import { Contact } from './contact.js';
 import { IdentityKeeper } from './identity-keeper.js';
+import { meterTransport, showAgent } from './metrics/agent-metrics.js';
+import { meterProbes } from './metrics/metered-probes.js';
+import { meterRuntime } from './metrics/metered-runtime.js';
 import { NodeWatch, type NodeProbe } from './node-watch.js';
+import type { ProbeClients } from './probes/check-container.js';
 import type { TcpConnect } from './replica/await-ready.js';
 import { NodeReplicas } from './replica/node-replicas.js';
 import { ContainerService } from './serving/container-service.js';
+import type { TcpDial } from './serving/tcp-dial.js';
 import { Tunnels } from './serving/tunnels.js';
 import type { CoordinatorTransport } from './session/coordinator-transport.js';
 import type { NodeDescription } from './session/node-description.js';
@@ -36,11 +43,16 @@ export interface AgentOptions {
   /** Asked at each session, as the agent's own address is known only once it listens. */
   readonly node: () => NodeDescription;
   readonly connect: TcpConnect;
+  /** How ports of replicas are reached for callers; without it PortForward is refused. */
+  readonly dial?: TcpDial;
+  readonly probeClients: ProbeClients;
   readonly clock: Clock;
   readonly random: Random;
   readonly log: Log;
   /** What an operator runs to make this agent forget its cluster. */
   readonly resetCommand: string;
+  /** Default: nothing is measured. */
+  readonly meter?: Meter;
 }
 
 /** A runtime that cannot be reached is asked again, ever more slowly. */
@@ -54,6 +66,7 @@ export class Agent {
   private readonly session: SessionClient;
   private readonly watch: NodeWatch;
   private readonly stopping = new AbortController();
+  private readonly hide: () => void = () => undefined;
   private readonly running: Promise<unknown>[] = [];
 
   private constructor(
@@ -61,9 +74,11 @@ export class Agent {
     private readonly identity: IdentityKeeper,
     /** The replicas of this node; for tests and the agent's own service. */
     readonly replicas: NodeReplicas,
+    contact: Contact,
   ) {
     const { transport, runtime, nodeId, bootId, clock, random, log, node, resetCommand } = options;
-    this.containers = new ContainerService({ nodeId, runtime, replicas, clock });
+    const { dial } = options;
+    this.containers = new ContainerService({ nodeId, runtime, replicas, clock, ...(dial === undefined ? {} : { dial }) });
     this.tunnels = new Tunnels({ transport, service: this.containers, clock, log: log.child({ component: 'tunnel' }) });
     this.watch = new NodeWatch({ probe: options.probe, clock, log });
     this.session = new SessionClient({
@@ -71,6 +86,7 @@ export class Agent {
       addresses: options.coordinators,
       identity,
       replicas,
+      contact,
       watch: this.watch,
       node,
       bootId,
@@ -81,6 +97,10 @@ export class Agent {
       resetCommand,
       openTunnel: (request, address) => this.tunnels.accept(request, address),
     });
+    contact.listen(() => void replicas.renewLeases());
+    const { meter } = options;
+    if (meter !== undefined)
+      this.hide = showAgent(meter, { connected: () => this.connected, tunnels: () => this.tunnels.size, replicas });
   }
 
   /**
@@ -88,12 +108,14 @@ export class Agent {
    * @param signal - Gives up waiting for a runtime that cannot be reached.
    * @throws kind `precondition` when the store is another node's, `internal` when it is damaged.
    */
-  static async start(options: AgentOptions, signal?: AbortSignal): Promise<Agent> {
+  static async start(given: AgentOptions, signal?: AbortSignal): Promise<Agent> {
+    const options = measured(given);
     if (options.coordinators.length === 0) throw new CloudlessError('invalid', 'coordinators: at least one address is needed');
     const stored = await options.store.load();
     const identity = new IdentityKeeper(options.store, await identify(options, stored.identity));
-    const replicas = new NodeReplicas({ ...options, identity, log: options.log.child({ component: 'replicas' }) });
-    const agent = new Agent(options, identity, replicas);
+    const contact = new Contact(options.clock);
+    const replicas = new NodeReplicas({ ...options, identity, contact, log: options.log.child({ component: 'replicas' }) });
+    const agent = new Agent(options, identity, replicas, contact);
     await agent.begin(stored.replicas, signal);
     return agent;
   }
@@ -114,6 +136,7 @@ export class Agent {
    */
   async stop({ stopWorkloads = false } = {}): Promise<void> {
     this.stopping.abort();
+    this.hide();
     await Promise.all([...this.running, this.tunnels.close()]);
     if (stopWorkloads) await this.replicas.stopAll();
     else await this.replicas.close();
@@ -163,6 +186,18 @@ export class Agent {
       await sleep(clock, backoffDelayMs(RUNTIME_BACKOFF, failures, random), this.stopping.signal).catch(() => undefined);
     }
   }
+}
+
+/** What the agent works with, measured where somebody asks for that. */
+function measured(options: AgentOptions): AgentOptions {
+  const { meter, clock, runtime, transport, probeClients } = options;
+  if (meter === undefined) return options;
+  return {
+    ...options,
+    runtime: meterRuntime(runtime, meter, clock),
+    transport: meterTransport(transport, meter),
+    probeClients: meterProbes(probeClients, meter, clock),
+  };
 }
 
 async function identify(options: AgentOptions, stored: AgentIdentity | undefined): Promise<AgentIdentity> {

@@ -5,8 +5,10 @@ export type { CoordinatorConnection, CoordinatorTransport } from './session/coor
 export type { NodeDescription } from './session/node-description.js';
 export type { NodeProbe, NodeReading, PressureReading } from './node-watch.js';
 export type { TcpConnect } from './replica/await-ready.js';
+export type { ProbeClients, ProbeTarget } from './probes/check-container.js';
 export { ContainerService } from './serving/container-service.js';
 export type { ContainerServiceOptions } from './serving/container-service.js';
+export type { TcpDial, TcpStream } from './serving/tcp-dial.js';
 export { toContainerRequest } from './replica/to-container-request.js';
 export type { ContainerPlace } from './replica/to-container-request.js';
 export { toReplicaPlan } from './replica/replica-plan.js';

@@ -1,4 +1,5 @@
 import fc from 'fast-check';
+import { durationFromMs } from '@bufbuild/protobuf/wkt';
 import { CloudlessError } from '@cloudless/base';
 import { settle } from '@cloudless/base/testing';
 import type { ReplicaReport } from '@cloudless/api';
@@ -9,7 +10,7 @@ type Step =
   | { readonly kind: 'start' | 'stop'; readonly replica: number; readonly revision: number; readonly epoch: number }
   | { readonly kind: 'exit'; readonly replica: number; readonly code: number }
   | { readonly kind: 'wait'; readonly ms: number }
-  | { readonly kind: 'drop' | 'restartAgent' | 'loseDisk' | 'healDisk' | 'runtimeAway' };
+  | { readonly kind: 'drop' | 'restartAgent' | 'loseDisk' | 'healDisk' | 'runtimeAway' | 'sicken' | 'unready' | 'heal' };
 
 const replica = fc.integer({ min: 0, max: 2 });
 const arbOrder = (kind: 'start' | 'stop'): fc.Arbitrary<Step> =>
@@ -25,7 +26,20 @@ const arbStep: fc.Arbitrary<Step> = fc.oneof(
   { arbitrary: fc.record({ kind: fc.constant('exit' as const), replica, code: fc.integer({ min: 0, max: 2 }) }), weight: 5 },
   { arbitrary: fc.record({ kind: fc.constant('wait' as const), ms: fc.constantFrom(0, 5, 100, 3_000, 20_000) }), weight: 6 },
   { arbitrary: fc.record({ kind: fc.constantFrom('drop', 'restartAgent', 'loseDisk', 'healDisk', 'runtimeAway') }), weight: 3 },
+  { arbitrary: fc.record({ kind: fc.constantFrom('sicken', 'unready', 'heal') }), weight: 3 },
 );
+
+/** Checks of one failure each, so that their verdicts come often. */
+const probe = (path: string) => ({
+  check: { case: 'http', value: { path, port: 'http' } } as const,
+  ...{ period: durationFromMs(2_000), failureThreshold: 1 },
+});
+const spec = {
+  ports: [{ name: 'http', containerPort: 80 }],
+  preStopDelay: durationFromMs(0),
+  livenessProbe: probe('/livez'),
+  readinessProbe: probe('/ready'),
+};
 
 class Run {
   readonly world = new AgentWorld();
@@ -40,7 +54,7 @@ class Run {
         const replicaId = `web-${step.replica}`;
         const options = { replicaId, revision: this.revisionOf(step), epoch: BigInt(step.epoch) };
         world.coordinator.order(
-          step.kind === 'start' ? aStartOrder(options) : aStopOrder({ ...options, preStopMs: 50, graceMs: 100 }),
+          step.kind === 'start' ? aStartOrder({ ...options, spec }) : aStopOrder({ ...options, preStopMs: 50, graceMs: 100 }),
         );
         await settle();
         return;
@@ -66,6 +80,15 @@ class Run {
         return;
       case 'healDisk':
         world.store.failure = undefined;
+        return;
+      case 'sicken':
+        world.http = () => 500;
+        return;
+      case 'unready':
+        world.http = (path) => (path === '/ready' ? 503 : 200);
+        return;
+      case 'heal':
+        world.http = () => 200;
         return;
       case 'runtimeAway':
         world.machine.failNextStart(new CloudlessError('unavailable', 'away'));
@@ -113,6 +136,7 @@ describe('whatever happens to an agent', () => {
           await run.check();
         }
         world.store.failure = undefined;
+        world.http = () => 200;
         await world.clock.advance(400_000); // longer than any back-off
         await run.check();
         for (const runner of world.agent.replicas.all()) {
@@ -125,6 +149,7 @@ describe('whatever happens to an agent', () => {
           const runs = containers.some(({ phase: state }) => state === 'running');
           const stopped = stored?.end !== undefined;
           expect({ replicaId, runs, phase }).toEqual({ replicaId, runs: !stopped, phase: stopped ? 'stopped' : 'running' });
+          expect(runner.current.ready).toBe(!stopped);
           expect(containers.length).toBeLessThanOrEqual(3);
         }
       }),

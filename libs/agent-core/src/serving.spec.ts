@@ -4,6 +4,7 @@ import { toContainerId } from '@cloudless/base';
 import { settle } from '@cloudless/base/testing';
 import {
   ExecCommandRequestSchema,
+  ExecStartSchema,
   GetContainerStatusRequestSchema,
   OutputStream,
   StreamLogsRequestSchema,
@@ -135,6 +136,39 @@ describe('logs', () => {
       kind: 'invalid',
       message: 'after_sequence: needs container_id',
     });
+  });
+
+  it('with a tail say where they begin, so that a reader can come back before the first line', async () => {
+    const world = await aWorld('web-1');
+    world.machine.write(idOf(world), 'stdout', 'a\nb\nc\n');
+    for (const [tailLines, position] of [
+      [0, 3n],
+      [2, 1n],
+      [9, 0n],
+    ] as const) {
+      const reader = follow(world, { replicaId: 'web-1', follow: true, tailLines });
+      await settle();
+      expect(reader.seen[0]).toMatchObject({ containerId: idOf(world), sequence: 0n, position });
+      expect(reader.seen).toHaveLength(1 + Math.min(3, tailLines));
+      reader.stop.abort();
+    }
+  });
+
+  it('resume a replica after what was seen, with its later containers, whatever the tail', async () => {
+    const world = await aWorld('web-1');
+    const first = idOf(world);
+    await crashWriting(world, 'a1\na2\na3\n');
+    const second = idOf(world);
+    await crashWriting(world, 'b1\nb2\n');
+    world.machine.write(idOf(world), 'stdout', 'c1\n');
+    const from = (containerId: string, sequence: bigint) => ({
+      replicaId: 'web-1',
+      after: [{ containerId, sequence }],
+      tailLines: 0,
+    });
+    expect(await all(world, from(first, 2n))).toEqual(['a3', 'b1', 'b2', 'c1']);
+    expect(await all(world, from(second, 2n))).toEqual(['c1']);
+    expect(await all(world, { ...from(second, 1n), name: 'web', replicaId: '' })).toEqual(['b2', 'c1']);
   });
 
   it.each([
@@ -281,19 +315,35 @@ describe('tunnels', () => {
     });
   });
 
-  it('are 32 at most', async () => {
+  it('are 40 at most', async () => {
     const world = await aWorld('web-1');
-    for (let tunnel = 0; tunnel < 33; tunnel += 1) world.coordinator.openTunnel(`t${tunnel}`, followed(world));
+    for (let tunnel = 0; tunnel < 41; tunnel += 1) world.coordinator.openTunnel(`t${tunnel}`, followed(world));
     await settle();
-    expect(world.coordinator.received.at(-1)).toMatchObject({
-      case: 'tunnelRefused',
-      value: { tunnelId: 't32', reason: '32 tunnels are in use' },
-    });
+    expect(world.coordinator.received).toContainEqual(
+      expect.objectContaining({
+        case: 'tunnelRefused',
+        value: expect.objectContaining({ tunnelId: 't40', reason: '40 tunnels are in use' }),
+      }),
+    );
     world.coordinator.endTunnels();
     await settle();
-    world.coordinator.openTunnel('t33', followed(world));
+    world.coordinator.openTunnel('t41', followed(world));
     await settle();
-    expect(world.coordinator.tunnels.has('t33')).toBe(true);
+    expect(world.coordinator.tunnels.has('t41')).toBe(true);
+  });
+
+  it('end when the coordinator has gone without a word', async () => {
+    const world = await aWorld('web-1');
+    const command = behaviourCommand([{ step: 'child', name: 'kid' }, { step: 'hold' }]);
+    world.coordinator.openTunnel('t1', {
+      case: 'execStream',
+      value: create(ExecStartSchema, { replicaId: 'web-1', command: [...command] }),
+    });
+    await settle();
+    expect(world.machine.hasChild('kid')).toBe(true);
+    world.coordinator.answersPings = false;
+    await world.clock.advance(10_000);
+    expect(world.machine.hasChild('kid')).toBe(false);
   });
 
   it('read no further ahead than the other side takes', async () => {

@@ -48,6 +48,26 @@ describe('the session of an agent', () => {
     expect(world.coordinator.hellos).toHaveLength(2);
   });
 
+  it('names a replica in its inventory whose first order is still being written down', async () => {
+    const world = new AgentWorld();
+    const save = world.store.saveReplica.bind(world.store);
+    let writeDown: () => void = () => undefined;
+    world.store.saveReplica = async (replica) => {
+      await new Promise<void>((resolve) => (writeDown = resolve));
+      return save(replica);
+    };
+    await world.start();
+    world.coordinator.order(aStartOrder());
+    await world.clock.advance(10);
+    world.coordinator.drop();
+    await world.clock.advance(1_000);
+    const inventories = world.coordinator.received.flatMap((message) => (message.case === 'inventory' ? [message.value] : []));
+    expect(inventories.at(-1)?.replicas).toMatchObject([{ replicaId: 'web-1', orderRevision: 0n }]);
+    writeDown();
+    await settle();
+    expect(world.machine.startCount).toBe(1);
+  });
+
   it('tries for ever, at least once a second, and says it once', async () => {
     const lines: string[] = [];
     const world = new AgentWorld();

@@ -3,6 +3,7 @@ import { errorFields } from '@cloudless/base';
 import {
   OrderRefusedSchema,
   OrderSchema,
+  ReplicaReportSchema,
   ReplicaStatus_Phase,
   type Order,
   type OrderRefused,
@@ -92,8 +93,7 @@ export class NodeReplicas {
     const held = this.runners.get(order.replicaId);
     if (order.epoch < identity.current.highestEpoch) return this.refuse(order, 'a coordinator of a newer epoch was heard');
     if (!REPLICA_ID.test(order.replicaId)) return this.refuse(order, 'malformed replica id');
-    // Nothing to forget, and nothing to say: an answer would only be answered again.
-    if (held === undefined && order.order.case === 'forget') return;
+    if (held === undefined && order.order.case === 'forget') return this.tellForgotten(order);
     const runner =
       held ?? new ReplicaRunner(this.deps, newReplica(order.replicaId, order.workloadUid), { bootId: this.options.bootId });
     this.runners.set(order.replicaId, runner);
@@ -158,6 +158,17 @@ export class NodeReplicas {
     }
   }
 
+  /** A coordinator counts this node as alive: exclusive replicas may run on. */
+  async renewLeases(): Promise<void> {
+    const leases = new Map([...this.runners.values()].flatMap((runner) => toList(runner.leaseToRenew())));
+    if (leases.size === 0) return;
+    try {
+      await this.options.runtime.renew(leases);
+    } catch (reason) {
+      this.options.log.warn('leases of exclusive replicas not renewed', errorFields(reason));
+    }
+  }
+
   find(replicaId: string): ReplicaRunner | undefined {
     return this.runners.get(replicaId);
   }
@@ -171,8 +182,12 @@ export class NodeReplicas {
     return runner === undefined || isBlank(runner) ? undefined : toReplicaReport(runner.current);
   }
 
+  /**
+   * Every replica, also one whose first order is still being written down: what an inventory leaves out is taken for gone, and
+   * that one is going to run.
+   */
   reports(): readonly ReplicaReport[] {
-    return [...this.runners.values()].filter((runner) => !isBlank(runner)).map(({ current }) => toReplicaReport(current));
+    return [...this.runners.values()].map(({ current }) => toReplicaReport(current));
   }
 
   /** @returns Ends the subscription. */
@@ -237,8 +252,16 @@ export class NodeReplicas {
     const report = toReplicaReport(runner.current);
     report.containerId = '';
     report.earlierContainerIds = [];
+    report.forgotten = true;
     this.tell((listener) => listener.gone(report));
     this.options.log.info('replica forgotten', { replicaId, phase: ReplicaStatus_Phase[report.phase] });
+  }
+
+  /** There was nothing to forget, or not any more: says so, as the coordinator asks until it hears that. */
+  private tellForgotten({ replicaId, workloadUid, orderRevision }: Order): void {
+    const phase = ReplicaStatus_Phase.STOPPED;
+    const report = create(ReplicaReportSchema, { replicaId, workloadUid, orderRevision, phase, forgotten: true });
+    this.tell((listener) => listener.gone(report));
   }
 
   private tell(what: (listener: ReplicaListener) => void): void {
@@ -249,4 +272,8 @@ export class NodeReplicas {
 /** Made for an order that is not on disk yet. */
 function isBlank({ current }: ReplicaRunner): boolean {
   return current.heldRevision === 0n && current.activity.kind === 'none' && !isEnded(current.phase);
+}
+
+function toList<Item>(item: Item | undefined): readonly Item[] {
+  return item === undefined ? [] : [item];
 }

@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import { toContainerId, type ContainerId } from '@cloudless/base';
+import type { ProbePlan, ProbePlans } from '../probes/probe-plan.js';
 import { reduceReplica } from './reduce-replica.js';
 import type { ReplicaPlan } from './replica-plan.js';
 import { decideRestart, formatDelay, HEALTHY_AFTER_MS, type Ending } from './restart-decision.js';
@@ -9,12 +10,24 @@ const plan = (overrides: Partial<ReplicaPlan> = {}): ReplicaPlan => ({
   restart: 'always',
   maxRetries: Number.POSITIVE_INFINITY,
   tcpPorts: [],
+  probes: {},
   preStopMs: 0,
   graceMs: 10_000,
   runtime: '',
   ...overrides,
 });
 const exited = (exitCode: number, upMs = 0): Ending => ({ kind: 'exited', exitCode, reason: `exit code ${exitCode}`, upMs });
+const unhealthy = (exitCode: number): Ending => ({ kind: 'exited', exitCode, reason: 'failed', upMs: 0, unhealthy: true });
+const tcpProbe: ProbePlan = {
+  check: { kind: 'tcp', portName: 'http' },
+  ...{ initialDelayMs: 0, periodMs: 10, timeoutMs: 10, successThreshold: 1, failureThreshold: 1 },
+};
+/** With and without each of the probes, by the bits of a number. */
+const probesOf = (bits: number): ProbePlans => ({
+  ...((bits & 1) === 0 ? {} : { liveness: tcpProbe }),
+  ...((bits & 2) === 0 ? {} : { readiness: tcpProbe }),
+  ...((bits & 4) === 0 ? {} : { startup: tcpProbe }),
+});
 
 describe('decideRestart', () => {
   it.each([
@@ -36,6 +49,8 @@ describe('decideRestart', () => {
     { restart: 'onFailure', maxRetries: 3, failures: 0, ending: exited(0), kind: 'succeeded' },
     { restart: 'onFailure', maxRetries: 3, failures: 2, ending: exited(1), kind: 'restart', delayMs: 400 },
     { restart: 'onFailure', maxRetries: 3, failures: 3, ending: exited(1), kind: 'failed' },
+    { restart: 'onFailure', maxRetries: 3, failures: 0, ending: unhealthy(0), kind: 'restart', delayMs: 100 },
+    { restart: 'never', maxRetries: Infinity, failures: 0, ending: unhealthy(0), kind: 'failed' },
     { restart: 'never', maxRetries: Infinity, failures: 0, ending: exited(0), kind: 'succeeded' },
     { restart: 'never', maxRetries: Infinity, failures: 0, ending: exited(1), kind: 'failed' },
     {
@@ -103,6 +118,9 @@ class Player {
         return this.apply({ kind: 'stopDue' });
       case 'awaitReady':
         return this.apply({ kind: 'accepted', containerId: effect.container.id });
+      case 'probe': // they go on: told again, and perhaps too late
+        this.pending.push(effect);
+        return this.probe(effect.container.id, choice);
       case 'terminate':
         return this.exit(effect.containerId, 143);
       default:
@@ -117,7 +135,7 @@ class Player {
       this.apply({
         kind: 'startOrdered',
         revision,
-        plan: plan({ maxRetries: 5, tcpPorts: ['http'] }),
+        plan: plan({ maxRetries: 5, tcpPorts: ['http'], probes: probesOf(Math.floor(choice / 4)) }),
         newContainerId: this.newId(),
       });
     else if (choice % 4 === 2)
@@ -128,6 +146,19 @@ class Player {
   spontaneous(choice: number): void {
     const [first] = this.running;
     if (first !== undefined) this.exit(first, choice % 3);
+  }
+
+  private probe(containerId: ContainerId, choice: number): void {
+    const { plan: known, ready } = this.state;
+    if (choice % 4 === 0) this.apply({ kind: 'startedUp', containerId });
+    else if (choice % 4 === 1) this.apply({ kind: 'unhealthy', containerId, reason: 'bad' });
+    else
+      this.apply({
+        kind: 'probed',
+        containerId,
+        ready: known?.probes.readiness === undefined ? ready : choice % 4 === 2,
+        reason: '',
+      });
   }
 
   private start(containerId: ContainerId, choice: number): void {
@@ -166,6 +197,7 @@ describe('reduceReplica', () => {
           else player.happen(pick, choice);
           const { state } = player;
           expect(!state.ready || (state.phase === 'running' && state.activity.kind === 'running')).toBe(true);
+          if (state.activity.kind === 'killing') expect([state.phase, player.running.size]).toEqual(['running', 1]);
           expect(isEnded(state.phase)).toBe(state.activity.kind === 'ended');
           expect(state.ended.length).toBeLessThanOrEqual(2);
         }
@@ -199,7 +231,80 @@ describe('reduceReplica', () => {
     const other = toContainerId('f'.repeat(64));
     player.apply({ kind: 'exited', exit: { containerId: other, exitCode: 0, reason: 'completed', upMs: 0 } });
     player.apply({ kind: 'accepted', containerId: other });
+    player.apply({ kind: 'probed', containerId: other, ready: !before.ready, reason: 'no' });
+    player.apply({ kind: 'startedUp', containerId: other });
+    player.apply({ kind: 'unhealthy', containerId: other, reason: 'no' });
     player.apply({ kind: 'startFailed', containerId: other, reason: 'no', uncertain: false });
     expect(player.state).toEqual(before);
   });
 });
+
+describe('reduceReplica, of probes', () => {
+  /** A replica whose container runs, by the probes of the bits. */
+  function aRunning(bits: number): Player {
+    const player = new Player();
+    player.order(bits * 4); // a start order
+    player.happen(0, 1);
+    return player;
+  }
+  const idOf = (player: Player): ContainerId => player.state.container?.id ?? player.newId();
+
+  it.each([
+    { probes: 'none', bits: 0, reason: 'waiting for port http to accept connections' },
+    { probes: 'liveness', bits: 1, reason: 'waiting for port http to accept connections' },
+    { probes: 'readiness', bits: 2, reason: 'waiting for the readiness probe' },
+    { probes: 'startup', bits: 4, reason: 'waiting for the startup probe' },
+    { probes: 'all', bits: 7, reason: 'waiting for the startup probe' },
+  ])('begins unready with $probes: $reason', ({ bits, reason }) => {
+    const { state } = reduceReplica(aReplicaThatStarts(bits), startedEvent());
+    expect(state).toMatchObject({ phase: 'running', ready: false, reason });
+  });
+
+  it.each([
+    { after: 'with a readiness probe', bits: 6, reason: 'waiting for the readiness probe' },
+    { after: 'without', bits: 4, reason: 'waiting for port http to accept connections' },
+  ])('waits for what makes it ready once it has started, $after', ({ bits, reason }) => {
+    const started = reduceReplica(aReplicaThatStarts(bits), startedEvent()).state;
+    expect(reduceReplica(started, { kind: 'startedUp', containerId: CONTAINER }).state).toMatchObject({ ready: false, reason });
+  });
+
+  it('ends an unhealthy container with its grace, and restarts it: the phase stays', () => {
+    const started = reduceReplica(aReplicaThatStarts(1), startedEvent()).state;
+    const kill = reduceReplica(started, { kind: 'unhealthy', containerId: CONTAINER, reason: 'liveness probe: bad' });
+    expect(kill.effects).toEqual([{ kind: 'terminate', containerId: CONTAINER, graceMs: 10_000 }]);
+    expect(kill.state).toMatchObject({ phase: 'running', ready: false, reason: 'liveness probe: bad' });
+    const exit = { containerId: CONTAINER, exitCode: 0, reason: 'completed', upMs: 0 };
+    const after = reduceReplica(kill.state, { kind: 'exited', exit });
+    expect(after.effects).toEqual([{ kind: 'startAfter', delayMs: 100 }]);
+    expect(after.state).toMatchObject({
+      restarts: 1,
+      reason: 'liveness probe: bad (completed), restarting in 100 ms',
+      lastEndReason: 'liveness probe: bad (completed)',
+    });
+  });
+
+  it('stops it when told to while it is being killed, and then restarts nothing', () => {
+    const player = aRunning(1);
+    player.apply({ kind: 'unhealthy', containerId: idOf(player), reason: 'bad' });
+    player.order(2);
+    expect(player.state).toMatchObject({ phase: 'stopping', activity: { kind: 'terminating' } });
+    for (let turn = 0; turn < 5; turn += 1) player.happen(0, 2);
+    expect(player.state).toMatchObject({ phase: 'stopped', restarts: 0 });
+  });
+});
+
+const CONTAINER = toContainerId('a'.repeat(64));
+
+function aReplicaThatStarts(bits: number): ReplicaState {
+  return {
+    ...newReplica('web-1', 'web'),
+    heldRevision: 1n,
+    plan: plan({ tcpPorts: ['http'], probes: probesOf(bits) }),
+    activity: { kind: 'starting', containerId: CONTAINER },
+  };
+}
+
+function startedEvent(): ReplicaEvent {
+  const endpoints = [{ portName: 'http', ip: '127.0.0.1', port: 1 }];
+  return { kind: 'started', status: { containerId: CONTAINER, labels: {}, phase: 'running', startedAtMs: 0, endpoints } };
+}

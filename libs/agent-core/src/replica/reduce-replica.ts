@@ -5,6 +5,7 @@ import { decideRestart, formatDelay, type Ending } from './restart-decision.js';
 import {
   isEnded,
   type ContainerExit,
+  type CurrentContainer,
   type Reduced,
   type ReplicaEffect,
   type ReplicaEvent,
@@ -15,6 +16,8 @@ import {
 
 /** Ended containers of a replica kept for their logs. */
 export const KEPT_CONTAINERS = 2;
+/** Why an exclusive replica does not run. */
+const OUT_OF_CONTACT = 'exclusive: not started until a coordinator, which was not heard for too long, says so';
 /** When the runtime cannot be asked, it is asked again after this. */
 export const RUNTIME_RETRY_MS = 500;
 
@@ -25,7 +28,7 @@ export const RUNTIME_RETRY_MS = 500;
 export function reduceReplica(state: ReplicaState, event: ReplicaEvent): Reduced {
   switch (event.kind) {
     case 'startOrdered':
-      return onStartOrdered({ ...state, heldRevision: event.revision, plan: event.plan }, event.newContainerId);
+      return onStartOrdered({ ...state, heldRevision: event.revision, plan: event.plan }, event.newContainerId, state.plan);
     case 'stopOrdered':
       return onStopOrdered({ ...state, heldRevision: event.revision }, stopDelaysOf(state.plan, event.delays), event.reason);
     case 'forgetOrdered':
@@ -38,9 +41,16 @@ export function reduceReplica(state: ReplicaState, event: ReplicaEvent): Reduced
       return onStartFailed(state, event);
     case 'exited':
       return onExited(state, event.exit);
+    case 'outOfContact':
+      return onOutOfContact(state, event.containerId);
     case 'accepted':
       if (state.activity.kind !== 'running' || state.activity.containerId !== event.containerId) return same(state);
       return same({ ...state, ready: true, reason: '' });
+    case 'startedUp':
+    case 'probed':
+    case 'unhealthy':
+      if (state.activity.kind !== 'running' || state.activity.containerId !== event.containerId) return same(state);
+      return onProbe(state, event);
     case 'stopDue':
       return state.activity.kind === 'leaving' ? terminate(state, state.activity.containerId) : same(state);
     default:
@@ -56,9 +66,12 @@ export function stopDelaysOf(plan: ReplicaPlan | undefined, ordered: Partial<Sto
   };
 }
 
-function onStartOrdered(state: ReplicaState, newContainerId: ContainerId): Reduced {
+function onStartOrdered(state: ReplicaState, newContainerId: ContainerId, planBefore: ReplicaPlan | undefined): Reduced {
   if (state.stop !== undefined || isEnded(state.phase)) return same(state); // a replica never comes back
   if (state.activity.kind === 'none') return start(state, newContainerId);
+  if (state.activity.kind === 'running' && planBefore === undefined && state.container !== undefined) {
+    return { state, effects: probing(state.plan, state.container, state.ready) }; // what to probe was not known
+  }
   if (state.activity.kind !== 'unconfirmed') return same(state);
   const { exit } = state.activity;
   const confirmed: ReplicaState = { ...state, reason: '' };
@@ -78,6 +91,8 @@ function onStopOrdered(state: ReplicaState, delays: StopDelays, reason: string):
       return activity.containerId === undefined ? finish(stopping, 'stopped', reason) : terminate(stopping, activity.containerId);
     case 'starting': // the runtime's answer comes first
       return same(stopping);
+    case 'killing': // it has left the endpoints already
+      return terminate(stopping, activity.containerId);
     case 'running':
       if (delays.preStopMs <= 0) return terminate(stopping, activity.containerId);
       return {
@@ -115,17 +130,69 @@ function onStarted(state: ReplicaState, { status }: Extract<ReplicaEvent, { kind
   if (!awaited) return same(state);
   const container = { id: status.containerId, startedAtMs: status.startedAtMs, endpoints: status.endpoints };
   if (state.stop !== undefined) return terminate({ ...state, container }, container.id);
-  const ports = state.plan?.tcpPorts ?? [];
-  const awaits = container.endpoints.filter(({ portName }) => ports.includes(portName)).map(({ portName }) => portName);
   const running: ReplicaState = {
     ...state,
     phase: 'running',
     activity: { kind: 'running', containerId: container.id },
     container,
   };
-  if (awaits.length === 0) return same({ ...running, ready: true, reason: '' });
+  const starting = state.plan?.probes.startup !== undefined;
+  const next = starting
+    ? same({ ...running, ready: false, reason: 'waiting for the startup probe' })
+    : awaitReadiness(running, container);
+  return { state: next.state, effects: [...next.effects, ...probing(state.plan, container, false)] };
+}
+
+/** It has started: ready by its readiness probe, or else once its TCP ports accept connections. */
+function awaitReadiness(state: ReplicaState, container: CurrentContainer): Reduced {
+  if (state.plan?.probes.readiness !== undefined) {
+    return same({ ...state, ready: false, reason: 'waiting for the readiness probe' });
+  }
+  const ports = state.plan?.tcpPorts ?? [];
+  const awaits = container.endpoints.filter(({ portName }) => ports.includes(portName)).map(({ portName }) => portName);
+  if (awaits.length === 0) return same({ ...state, ready: true, reason: '' });
   const reason = `waiting for ${awaits.length === 1 ? 'port' : 'ports'} ${awaits.join(', ')} to accept connections`;
-  return { state: { ...running, ready: false, reason }, effects: [{ kind: 'awaitReady', container, ports: awaits }] };
+  return { state: { ...state, ready: false, reason }, effects: [{ kind: 'awaitReady', container, ports: awaits }] };
+}
+
+/** Begins to probe a container, when its plan has probes. */
+function probing(plan: ReplicaPlan | undefined, container: CurrentContainer, wasReady: boolean): readonly ReplicaEffect[] {
+  return Object.keys(plan?.probes ?? {}).length === 0 ? [] : [{ kind: 'probe', container, wasReady }];
+}
+
+type ProbeEvent = Extract<ReplicaEvent, { kind: 'startedUp' | 'probed' | 'unhealthy' }>;
+
+/** What a probe of the running container says. */
+function onProbe(state: ReplicaState, event: ProbeEvent): Reduced {
+  switch (event.kind) {
+    case 'startedUp':
+      return state.container === undefined ? same(state) : awaitReadiness(state, state.container);
+    case 'probed':
+      if (state.ready === event.ready && state.reason === event.reason) return same(state);
+      return same({ ...state, ready: event.ready, reason: event.reason });
+    case 'unhealthy':
+      return kill(state, event.containerId, event.reason);
+  }
+}
+
+/** Ends a container to restart it: the replica itself does not stop. */
+function kill(state: ReplicaState, containerId: ContainerId, reason: string): Reduced {
+  const killing: ReplicaState = { ...state, activity: { kind: 'killing', containerId, reason }, ready: false, reason };
+  return { state: killing, effects: [{ kind: 'terminate', containerId, graceMs: stopDelaysOf(state.plan, {}).graceMs }] };
+}
+
+/**
+ * Goes on with a container that an earlier agent had: one that was ready stays so until a probe fails by its threshold, one that was
+ * being killed (`killing`: why) is killed.
+ */
+export function adoptRunning(
+  state: ReplicaState,
+  container: CurrentContainer,
+  was: { readonly ready: boolean; readonly killing?: string },
+): Reduced {
+  const running: ReplicaState = { ...state, activity: { kind: 'running', containerId: container.id }, container };
+  if (was.killing !== undefined) return kill(running, container.id, was.killing);
+  return { state: { ...running, ready: true, reason: '' }, effects: probing(state.plan, container, true) };
 }
 
 function onStartFailed(state: ReplicaState, event: Extract<ReplicaEvent, { kind: 'startFailed' }>): Reduced {
@@ -145,7 +212,32 @@ function onStartFailed(state: ReplicaState, event: Extract<ReplicaEvent, { kind:
 function onExited(state: ReplicaState, exit: ContainerExit): Reduced {
   const { activity } = state;
   if (!('containerId' in activity) || activity.containerId !== exit.containerId) return same(state);
-  return ended(state, { kind: 'exited', ...exit });
+  if (exit.leaseEnded === true && state.stop === undefined) return onLeaseEnded(state, exit);
+  if (activity.kind !== 'killing') return ended(state, { kind: 'exited', ...exit });
+  return ended(state, { kind: 'exited', ...exit, reason: `${activity.reason} (${exit.reason})`, unhealthy: true });
+}
+
+/** It may have been replaced meanwhile: whether it is wanted still is for a coordinator to say. */
+function onLeaseEnded(state: ReplicaState, exit: ContainerExit): Reduced {
+  const kept = keepEnded(state, exit.containerId);
+  const waiting: ReplicaState = {
+    ...kept.state,
+    phase: laterOf(state.phase, 'running'),
+    activity: { kind: 'unconfirmed' },
+    ready: false,
+    lastExitCode: exit.exitCode,
+    lastEndReason: exit.reason,
+    restarts: state.restarts + 1,
+    reason: OUT_OF_CONTACT,
+  };
+  return { state: waiting, effects: kept.effects };
+}
+
+function onOutOfContact(state: ReplicaState, containerId: ContainerId): Reduced {
+  const { activity, stop } = state;
+  if (activity.kind !== 'starting' || activity.containerId !== containerId) return same(state);
+  if (stop !== undefined) return finish(state, 'stopped', state.reason);
+  return same({ ...state, activity: { kind: 'unconfirmed' }, reason: OUT_OF_CONTACT });
 }
 
 /** The container has ended, or there was none: by the stop that was ordered, or else as the restart policy says. */
@@ -156,6 +248,7 @@ function ended(state: ReplicaState, ending: Ending & Partial<Pick<ContainerExit,
     ...kept.state,
     ready: false,
     ...(seen ? { lastExitCode: ending.exitCode, phase: laterOf(state.phase, 'running') } : {}),
+    ...(ending.kind === 'exited' ? { lastEndReason: ending.reason } : {}),
   };
   const next = afterEnd(after, ending);
   return { state: next.state, effects: [...kept.effects, ...next.effects] };

@@ -1,6 +1,6 @@
 import { CloudlessError, errorKindOf, type ContainerId, type ErrorKind } from '@cloudless/base';
 import type { Order } from '@cloudless/api';
-import type { ContainerRuntime, ContainerStatus } from '@cloudless/runtime';
+import type { ContainerLease, ContainerRuntime, ContainerStatus } from '@cloudless/runtime';
 import { fromContainerLabels } from './container-labels.js';
 import { toReplicaPlan } from './replica-plan.js';
 import { toContainerRequest } from './to-container-request.js';
@@ -26,7 +26,7 @@ export function isUncertain(reason: unknown): boolean {
  */
 export async function startContainer(
   order: Order | undefined,
-  container: { readonly containerId: ContainerId; readonly restarts: number },
+  container: { readonly containerId: ContainerId; readonly restarts: number; readonly lease?: ContainerLease },
   { runtime, clusterId, nodeId }: ContainerHome,
 ): Promise<ContainerStatus> {
   if (order === undefined) throw new CloudlessError('invalid', 'there is no order to start this replica');

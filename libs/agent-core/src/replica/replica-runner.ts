@@ -1,5 +1,6 @@
 import { fromBinary } from '@bufbuild/protobuf';
 import {
+  CloudlessError,
   errorFields,
   errorKindOf,
   errorMessageOf,
@@ -12,13 +13,24 @@ import {
   type Timer,
 } from '@cloudless/base';
 import { OrderSchema, type Order } from '@cloudless/api';
-import type { ContainerRuntime, ContainerStatus } from '@cloudless/runtime';
+import type { ContainerLease, ContainerRuntime, ContainerStatus } from '@cloudless/runtime';
 import type { AgentStore } from '../agent-store.js';
+import type { Contact } from '../contact.js';
+import type { ProbeClients } from '../probes/check-container.js';
+import { probeContainer, type ProbeListener } from '../probes/probe-container.js';
 import { SerialQueue } from '../serial-queue.js';
 import { awaitReady, type TcpConnect } from './await-ready.js';
+import type { ReplicaPlan } from './replica-plan.js';
 import { reduceReplica, RUNTIME_RETRY_MS } from './reduce-replica.js';
 import { isUncertain, removeContainers, startContainer } from './replica-containers.js';
-import { isEnded, type Reduced, type ReplicaEffect, type ReplicaEvent, type ReplicaState } from './replica-state.js';
+import {
+  isEnded,
+  type CurrentContainer,
+  type Reduced,
+  type ReplicaEffect,
+  type ReplicaEvent,
+  type ReplicaState,
+} from './replica-state.js';
 import { lostExit, toContainerExit } from './restore-replica.js';
 import { toOrderEvent, toStoredProgress, toStoredReplica, withOrder, type ReplicaOrders } from './stored-orders.js';
 
@@ -33,6 +45,9 @@ export interface ReplicaRunnerDeps {
   readonly random: Random;
   readonly log: Log;
   readonly connect: TcpConnect;
+  readonly probeClients: ProbeClients;
+  /** What exclusive replicas live by. */
+  readonly contact: Contact;
   /** Told after every change that a report shows. */
   readonly onChanged: (replicaId: string) => void;
   /** Told once nothing is left of the replica. */
@@ -59,6 +74,7 @@ export class ReplicaRunner {
   private saveQueued = false;
   private timer: Timer | undefined;
   private readiness: AbortController | undefined;
+  private probing: AbortController | undefined;
   private readonly closing = new AbortController();
   /** Start of the newest container on the monotonic clock. */
   private startedAt: { readonly id: ContainerId; readonly at: number } | undefined;
@@ -116,6 +132,7 @@ export class ReplicaRunner {
       try {
         await raiseEpoch();
         await this.deps.store.saveReplica(toStoredReplica({ ...this.state, heldRevision: heldNow, workloadUid }, orders));
+        if (event.kind === 'startOrdered') await this.adjustLease(event.plan);
       } catch (reason) {
         this.log.error('order not kept', { revision: order.orderRevision, ...errorFields(reason) });
         return { kind: 'failed' };
@@ -151,6 +168,7 @@ export class ReplicaRunner {
     this.closing.abort();
     this.timer?.cancel();
     this.readiness?.abort();
+    this.probing?.abort();
     await this.writes.idle();
   }
 
@@ -171,7 +189,9 @@ export class ReplicaRunner {
   private dropStale(): void {
     const { kind } = this.state.activity;
     if (kind !== 'backingOff' && kind !== 'leaving') this.timer?.cancel();
-    if (kind !== 'running') this.readiness?.abort();
+    if (kind === 'running') return;
+    this.readiness?.abort();
+    this.probing?.abort();
   }
 
   private perform(effect: ReplicaEffect): void {
@@ -196,6 +216,9 @@ export class ReplicaRunner {
         );
         return;
       }
+      case 'probe':
+        this.probe(effect.container, effect.wasReady);
+        return;
       case 'terminate':
         void this.terminate(effect.containerId, effect.graceMs);
         return;
@@ -210,9 +233,52 @@ export class ReplicaRunner {
     }
   }
 
+  private probe(container: CurrentContainer, wasReady: boolean): void {
+    const { id: containerId } = container;
+    const upMs = this.startedAt?.id === containerId ? this.deps.clock.now() - this.startedAt.at : 0;
+    this.probing?.abort();
+    this.probing = new AbortController();
+    const listener: ProbeListener = {
+      startedUp: () => this.apply({ kind: 'startedUp', containerId }),
+      readiness: (ready, reason) => this.apply({ kind: 'probed', containerId, ready, reason }),
+      unhealthy: (reason) => this.apply({ kind: 'unhealthy', containerId, reason }),
+    };
+    const plans = this.state.plan?.probes ?? {};
+    void probeContainer({ plans, container, upMs, wasReady }, listener, { ...this.deps, log: this.log }, this.probing.signal);
+  }
+
+  /** The lease that the running container of an exclusive replica is to have from now on; undefined when it has none. */
+  leaseToRenew(): readonly [ContainerId, ContainerLease] | undefined {
+    const { activity } = this.state;
+    const runs = activity.kind === 'running' || activity.kind === 'killing' || activity.kind === 'leaving';
+    const lease = runs ? this.exclusiveLease() : undefined;
+    return lease === undefined || !('containerId' in activity) ? undefined : [activity.containerId, lease];
+  }
+
+  /**
+   * It ends in time for a replacement, which starts twice stop_after after the node's lease at the earliest: SIGTERM stop_after
+   * from the last contact, SIGKILL not later than the same time again.
+   */
+  private exclusiveLease(plan: ReplicaPlan | undefined = this.state.plan): ContainerLease | undefined {
+    if (plan?.stopAfterMs === undefined) return undefined;
+    return { leaseMs: this.deps.contact.remainingMs(plan.stopAfterMs), graceMs: Math.min(plan.graceMs, plan.stopAfterMs) };
+  }
+
+  /** What runs is exclusive from now on, or no more, before the order is acknowledged. */
+  private async adjustLease(plan: ReplicaPlan): Promise<void> {
+    const { activity, plan: before } = this.state;
+    if (activity.kind !== 'running' || before?.stopAfterMs === plan.stopAfterMs) return;
+    const lease = this.exclusiveLease(plan);
+    if (lease?.leaseMs === 0) throw new CloudlessError('unavailable', 'the coordinator does not count this node as alive yet');
+    await this.deps.runtime.renew(new Map([[activity.containerId, lease]]));
+  }
+
   private async start(containerId: ContainerId): Promise<void> {
+    const lease = this.exclusiveLease();
+    if (lease !== undefined && lease.leaseMs <= 0) return this.apply({ kind: 'outOfContact', containerId });
     try {
-      const status = await startContainer(this.startOrder, { containerId, restarts: this.state.restarts }, this.deps);
+      const containerPlan = { containerId, restarts: this.state.restarts, ...(lease === undefined ? {} : { lease }) };
+      const status = await startContainer(this.startOrder, containerPlan, this.deps);
       this.running(status);
       if (status.phase === 'exited') this.exited(status);
     } catch (reason) {
@@ -259,6 +325,8 @@ export class ReplicaRunner {
 
   private isRepeat(order: Order): boolean {
     if (order.orderRevision !== this.state.heldRevision || this.state.activity.kind === 'unconfirmed') return false;
+    // A stop and the forget after it may have the same revision, when nothing was committed in between.
+    if (order.order.case === 'forget') return this.state.forget;
     return order.order.case === 'start' ? this.orders.start !== undefined : this.orders.end !== undefined;
   }
 
@@ -301,8 +369,9 @@ export class ReplicaRunner {
   }
 
   private logChange(before: ReplicaState, event: ReplicaEvent): void {
-    const { phase, ready, reason, container, restarts } = this.state;
-    if (phase === before.phase && ready === before.ready && restarts === before.restarts) return;
+    const { phase, ready, reason, container, restarts, activity } = this.state;
+    const killed = activity.kind === 'killing' && before.activity.kind !== 'killing';
+    if (phase === before.phase && ready === before.ready && restarts === before.restarts && !killed) return;
     this.log.info('replica changed', { cause: event.kind, phase, ready, reason, restarts, containerId: container?.id });
   }
 }

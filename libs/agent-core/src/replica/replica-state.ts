@@ -26,11 +26,16 @@ export function isEnded(phase: ReplicaPhase): boolean {
 export type Activity =
   /** Nothing was ordered yet. */
   | { readonly kind: 'none' }
-  /** The machine was restarted since the order came: nothing is started until a coordinator repeats it. */
+  /**
+   * The machine was restarted since the order came, or an exclusive replica was without contact for too long: nothing is started
+   * until a coordinator repeats it.
+   */
   | { readonly kind: 'unconfirmed'; readonly exit?: ContainerExit }
   /** The runtime was asked to start this container and has not answered. */
   | { readonly kind: 'starting'; readonly containerId: ContainerId }
   | { readonly kind: 'running'; readonly containerId: ContainerId }
+  /** Failed its liveness or startup probe, as `reason` says: the runtime was asked to stop it, and it is restarted by the policy. */
+  | { readonly kind: 'killing'; readonly containerId: ContainerId; readonly reason: string }
   /** Waits before the next start. With an id: the runtime may or may not have started it, so that id is tried again. */
   | { readonly kind: 'backingOff'; readonly containerId?: ContainerId }
   /** Ordered to stop; has left the endpoints, and is given time before SIGTERM. */
@@ -49,6 +54,8 @@ export interface ContainerExit {
   readonly upMs: number;
   /** The runtime does not know it (any more): there is no exit code and no log. */
   readonly gone?: boolean;
+  /** The runtime ended it, as the coordinator was not heard for too long: it is started again only when told to. */
+  readonly leaseEnded?: boolean;
 }
 
 /** The newest container that ran. */
@@ -80,6 +87,8 @@ export interface ReplicaState {
   /** Ends and failed starts in a row; what the back-off grows with. */
   readonly failures: number;
   readonly lastExitCode?: number;
+  /** Why the last container ended. */
+  readonly lastEndReason?: string;
   readonly container?: CurrentContainer;
   /** Ended containers that are kept for their logs, oldest first. */
   readonly ended: readonly ContainerId[];
@@ -100,8 +109,16 @@ export type ReplicaEvent =
   /** `uncertain`: the runtime could not be asked, so it may have started or not. */
   | { readonly kind: 'startFailed'; readonly containerId: ContainerId; readonly reason: string; readonly uncertain: boolean }
   | { readonly kind: 'exited'; readonly exit: ContainerExit }
+  /** It was about to be started, but the coordinator was not heard for so long that it may have been replaced. */
+  | { readonly kind: 'outOfContact'; readonly containerId: ContainerId }
   /** Every endpoint of this container has accepted a connection. */
   | { readonly kind: 'accepted'; readonly containerId: ContainerId }
+  /** The startup probe of this container has passed. */
+  | { readonly kind: 'startedUp'; readonly containerId: ContainerId }
+  /** The readiness probe of this container says so; or its startup probe, why it has not passed. */
+  | { readonly kind: 'probed'; readonly containerId: ContainerId; readonly ready: boolean; readonly reason: string }
+  /** Its liveness or startup probe has failed by the threshold. */
+  | { readonly kind: 'unhealthy'; readonly containerId: ContainerId; readonly reason: string }
   /** The pre-stop delay has passed. */
   | { readonly kind: 'stopDue' };
 
@@ -110,6 +127,8 @@ export type ReplicaEffect =
   | { readonly kind: 'start'; readonly containerId: ContainerId }
   | { readonly kind: 'startAfter'; readonly delayMs: number }
   | { readonly kind: 'awaitReady'; readonly container: CurrentContainer; readonly ports: readonly string[] }
+  /** Runs the probes of the plan until the container ends or is ended. `wasReady`: as {@link ProbedContainer}. */
+  | { readonly kind: 'probe'; readonly container: CurrentContainer; readonly wasReady: boolean }
   | { readonly kind: 'terminateAfter'; readonly delayMs: number }
   | { readonly kind: 'terminate'; readonly containerId: ContainerId; readonly graceMs: number }
   | { readonly kind: 'remove'; readonly containerId: ContainerId }

@@ -15,7 +15,14 @@ export type RestartDecision =
 
 /** How a container ended, or why it could not be started. */
 export type Ending =
-  | { readonly kind: 'exited'; readonly exitCode: number; readonly reason: string; readonly upMs: number }
+  | {
+      readonly kind: 'exited';
+      readonly exitCode: number;
+      readonly reason: string;
+      readonly upMs: number;
+      /** It was ended by us because a probe had failed: that is a failure whatever the exit code. */
+      readonly unhealthy?: boolean;
+    }
   | { readonly kind: 'notStarted'; readonly reason: string };
 
 /**
@@ -29,7 +36,7 @@ export function decideRestart(
   failures: number,
 ): RestartDecision {
   const { reason } = ending;
-  const succeeded = ending.kind === 'exited' && ending.exitCode === 0;
+  const succeeded = ending.kind === 'exited' && ending.exitCode === 0 && ending.unhealthy !== true;
   if (succeeded && plan.restart !== 'always') return { kind: 'succeeded', reason };
   if (plan.restart === 'never') return { kind: 'failed', reason: `${reason}; never restarted` };
   const before = ending.kind === 'exited' && ending.upMs >= HEALTHY_AFTER_MS ? 0 : failures;

@@ -1,13 +1,14 @@
 import type { ContainerStatus } from '@cloudless/runtime';
 import type { StoredReplica } from '../agent-store.js';
 import { fromContainerLabels } from './container-labels.js';
-import { KEPT_CONTAINERS, reduceReplica } from './reduce-replica.js';
+import { adoptRunning, KEPT_CONTAINERS, reduceReplica } from './reduce-replica.js';
 import type { ReplicaPlan } from './replica-plan.js';
 import { RESTART_BACKOFF } from './restart-decision.js';
 import { backoffDelayMs } from '@cloudless/base';
 import {
   isEnded,
   newReplica,
+  type Activity,
   type ContainerExit,
   type Reduced,
   type ReplicaEffect,
@@ -46,6 +47,7 @@ export function restoreReplica(remembered: Remembered): Reduced {
     restarts: Math.max(progress.restarts, restartsOf(running ?? oldestFirst.at(-1))),
     failures: progress.failures,
     ...(progress.lastExitCode === undefined ? {} : { lastExitCode: progress.lastExitCode }),
+    ...(progress.lastEndReason === undefined ? {} : { lastEndReason: progress.lastEndReason }),
     ...containerOf(running ?? oldestFirst.at(-1)),
     ...(stop === undefined ? {} : { stop, phase: isEnded(progress.phase) ? progress.phase : ('stopping' as const) }),
     forget,
@@ -86,7 +88,8 @@ export function restoreOrphan(replicaId: string, containers: readonly ContainerS
 
 /** How a container that the runtime says has ended did so. */
 export function toContainerExit(status: ContainerStatus, upMs: number): ContainerExit {
-  return { containerId: status.containerId, exitCode: status.exitCode ?? -1, reason: status.reason ?? 'ended', upMs };
+  const { containerId, exitCode = -1, reason = 'ended', leaseEnded } = status;
+  return { containerId, exitCode, reason, upMs, ...(leaseEnded === undefined ? {} : { leaseEnded }) };
 }
 
 /** A container that the runtime should have and has not. */
@@ -126,6 +129,7 @@ function resume(
       activity: { kind: 'ended' },
       reason,
       ...(lastExitCode === undefined ? {} : { lastExitCode }),
+      ...(exit === undefined ? {} : { lastEndReason: exit.reason }),
     };
     return { state: over, effects: state.forget ? [{ kind: 'forget' }] : [] };
   }
@@ -134,10 +138,17 @@ function resume(
     return { state: { ...state, activity, reason: 'the machine was restarted; waiting for the coordinator' }, effects: [] };
   }
   if (exit !== undefined) {
-    return reduceReplica({ ...state, activity: { kind: 'running', containerId: exit.containerId } }, { kind: 'exited', exit });
+    return reduceReplica({ ...state, activity: activityBefore(stored, exit.containerId) }, { kind: 'exited', exit });
   }
   const delayMs = backoffDelayMs(RESTART_BACKOFF, state.failures);
   return { state: { ...state, activity: { kind: 'backingOff' } }, effects: [{ kind: 'startAfter', delayMs }] };
+}
+
+/** What was done with a container that has ended meanwhile. */
+function activityBefore({ progress }: StoredReplica, containerId: ContainerExit['containerId']): Activity {
+  const { killing } = progress;
+  if (killing === undefined || progress.containerId !== containerId) return { kind: 'running', containerId };
+  return { kind: 'killing', containerId, reason: killing };
 }
 
 /** It had ended when that was written down; a container that runs all the same is not wanted. */
@@ -152,8 +163,10 @@ function adopt(state: ReplicaState, { progress }: StoredReplica, running: Contai
   const awaited: ReplicaState = { ...state, activity: { kind: 'starting', containerId } };
   const adopted = reduceReplica(awaited, { kind: 'started', status: running });
   if (state.stop !== undefined) return adopted; // the stop that had begun is carried on
-  if (progress.containerId !== containerId || !progress.ready) return adopted;
-  return { state: { ...adopted.state, ready: true, reason: '' }, effects: [] };
+  const { killing, ready } = progress;
+  const { container } = adopted.state;
+  if (container === undefined || progress.containerId !== containerId || (!ready && killing === undefined)) return adopted;
+  return adoptRunning(adopted.state, container, killing === undefined ? { ready } : { ready, killing });
 }
 
 /** The end of the newest container, unless it has been acted upon. */

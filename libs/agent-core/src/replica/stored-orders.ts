@@ -37,7 +37,9 @@ export function toStoredProgress(state: ReplicaState): StoredProgress {
     restarts: state.restarts,
     failures: state.failures,
     ...(state.lastExitCode === undefined ? {} : { lastExitCode: state.lastExitCode }),
+    ...(state.lastEndReason === undefined ? {} : { lastEndReason: state.lastEndReason }),
     ...(container === undefined ? {} : { containerId: container.id }),
+    ...(activity.kind === 'killing' ? { killing: activity.reason } : {}),
     containerEnded: activity.kind === 'backingOff' || activity.kind === 'starting' || activity.kind === 'ended',
     ready: state.ready,
   };

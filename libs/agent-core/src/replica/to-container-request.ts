@@ -1,6 +1,6 @@
 import { CloudlessError, type ContainerId } from '@cloudless/base';
 import { Port_Protocol, portNameOf, type Order, type Resources, type StartOrder, type WorkloadSpec } from '@cloudless/api';
-import type { ContainerRequest, PortRequest } from '@cloudless/runtime';
+import type { ContainerLease, ContainerRequest, PortRequest } from '@cloudless/runtime';
 import { toContainerLabels } from './container-labels.js';
 
 /** Which container of which agent a request is for. */
@@ -10,6 +10,8 @@ export interface ContainerPlace {
   readonly containerId: ContainerId;
   /** Restarts in place before this container; default 0. */
   readonly restarts?: number;
+  /** Of an exclusive replica. */
+  readonly lease?: ContainerLease;
 }
 
 /**
@@ -44,6 +46,7 @@ export function toContainerRequest(order: Order, place: ContainerPlace): Contain
     ...(spec.workingDir === '' ? {} : { workingDir: spec.workingDir }),
     ports: spec.ports.map(toPortRequest),
     limits: toLimits(spec.resources),
+    ...(place.lease === undefined ? {} : { lease: place.lease }),
   };
 }
 

@@ -18,7 +18,8 @@ const PHASE: Record<ReplicaPhase, ReplicaStatus_Phase> = {
  */
 export function toReplicaReport(state: ReplicaState): ReplicaReport {
   const { container, activity } = state;
-  const runs = activity.kind === 'running' || activity.kind === 'leaving' || activity.kind === 'terminating';
+  const runs =
+    activity.kind === 'running' || activity.kind === 'killing' || activity.kind === 'leaving' || activity.kind === 'terminating';
   return create(ReplicaReportSchema, {
     replicaId: state.replicaId,
     workloadUid: state.workloadUid,
@@ -30,6 +31,7 @@ export function toReplicaReport(state: ReplicaState): ReplicaReport {
     restarts: state.restarts,
     endpoints: runs ? (container?.endpoints ?? []).map((endpoint) => create(EndpointSchema, endpoint)) : [],
     ...(state.lastExitCode === undefined ? {} : { lastExitCode: state.lastExitCode }),
+    lastEndReason: state.lastEndReason ?? '',
     ...(container === undefined ? {} : { startedAt: timestampFromMs(container.startedAtMs) }),
     earlierContainerIds: state.ended.filter((id) => id !== container?.id),
   });

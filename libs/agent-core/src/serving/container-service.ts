@@ -5,23 +5,33 @@ import {
   ContainerStatus_State,
   ContainerStatusSchema,
   ExecCommandResponseSchema,
+  firstMessage,
   ListContainersResponseSchema,
   namespaceOf,
   OutputStream,
   type ContainerStatus,
   type ExecCommandRequest,
   type ExecCommandResponse,
+  type ExecRequest,
+  type ExecResponse,
+  type ExecStart,
   type GetContainerStatusRequest,
   type ListContainersResponse,
   type LogEntry,
+  type PortForwardRequest,
+  type PortForwardResponse,
+  type PortForwardStart,
   type StreamLogsRequest,
 } from '@cloudless/api';
+import { runExec } from './exec-stream.js';
+import { forwardPort } from './port-forward.js';
+import type { TcpDial } from './tcp-dial.js';
 import type { ContainerRuntime, LogRequest, ContainerStatus as RuntimeStatus } from '@cloudless/runtime';
 import type { ContainerOwner } from '../replica/container-labels.js';
 import type { NodeReplicas } from '../replica/node-replicas.js';
 import { OutputCollector } from './output-collector.js';
-import { aBookmark, toLogEntry } from './log-entry.js';
-import { followReplica } from './follow-replica.js';
+import { aBookmark, aPosition, toLogEntry } from './log-entry.js';
+import { followReplica, resumed } from './follow-replica.js';
 import { fillSilence, mergeByArrival, mergeSorted } from './streams.js';
 
 /** A stream of log entries is never silent for longer, milliseconds. */
@@ -36,7 +46,11 @@ export interface ContainerServiceOptions {
   readonly runtime: ContainerRuntime;
   readonly replicas: NodeReplicas;
   readonly clock: Clock;
+  /** How ports of replicas are reached; without it they cannot be forwarded. */
+  readonly dial?: TcpDial;
 }
+
+type TargetRequest = Pick<ExecCommandRequest, 'containerId' | 'replicaId' | 'namespace' | 'name'>;
 
 interface OwnedContainer {
   readonly status: RuntimeStatus;
@@ -88,6 +102,48 @@ export class ContainerService {
     throw new CloudlessError('unavailable', 'the command was ended before it was done');
   }
 
+  /** The Exec call: its first message says what to run. */
+  async *exec(requests: AsyncIterable<ExecRequest>, signal: AbortSignal): AsyncGenerator<ExecResponse> {
+    const items = requests[Symbol.asyncIterator]();
+    const first = (await firstMessage(items, this.options.clock))?.request;
+    if (first?.case !== 'start') throw startMissing();
+    yield* this.runExec(first.value, { [Symbol.asyncIterator]: () => items }, signal);
+  }
+
+  /** Runs a command with input as it comes; otherwise as {@link execCommand}. */
+  async *runExec(start: ExecStart, requests: AsyncIterable<ExecRequest>, signal: AbortSignal): AsyncGenerator<ExecResponse> {
+    const { status, owner } = await this.runningTarget(start);
+    const target = { containerId: status.containerId, replicaId: owner.replicaId };
+    yield* runExec(start, target, requests, { ...this.options, silenceMs: BOOKMARK_INTERVAL_MS }, signal);
+  }
+
+  /** The PortForward call: its first message says to where. */
+  async *portForward(requests: AsyncIterable<PortForwardRequest>, signal: AbortSignal): AsyncGenerator<PortForwardResponse> {
+    const items = requests[Symbol.asyncIterator]();
+    const first = (await firstMessage(items, this.options.clock))?.request;
+    if (first?.case !== 'start') throw startMissing();
+    yield* this.forward(first.value, { [Symbol.asyncIterator]: () => items }, signal);
+  }
+
+  /**
+   * Carries one TCP connection to a declared port of a running replica; of a workload, a ready one if there is one.
+   * @throws kind `invalid` for a port that is not declared, `unavailable` when nobody accepts the connection.
+   */
+  async *forward(
+    start: PortForwardStart,
+    requests: AsyncIterable<PortForwardRequest>,
+    signal: AbortSignal,
+  ): AsyncGenerator<PortForwardResponse> {
+    const { dial, clock, nodeId, replicas } = this.options;
+    if (dial === undefined) throw new CloudlessError('unimplemented', `port_forward: node ${nodeId} cannot do it`);
+    const { status, owner } = await this.runningTarget(start, (id) => replicas.find(id)?.current.ready === true);
+    const order = replicas.find(owner.replicaId)?.startOrder?.order;
+    const declared = order?.case === 'start' ? (order.value.spec?.ports ?? []) : [];
+    const { containerId, endpoints } = status;
+    const target = { containerId, replicaId: owner.replicaId, nodeId, endpoints, declared };
+    yield* forwardPort(start.port, target, requests, { dial, clock, silenceMs: BOOKMARK_INTERVAL_MS }, signal);
+  }
+
   /** @throws kind `notFound`, or `invalid` for an id that means several containers. */
   async getContainerStatus(request: GetContainerStatusRequest): Promise<ContainerStatus> {
     if (request.containerId === '') throw new InvalidInputError([{ field: 'container_id', message: 'is required' }]);
@@ -102,13 +158,14 @@ export class ContainerService {
 
   private async entriesOf(request: StreamLogsRequest, signal: AbortSignal): Promise<AsyncIterable<LogEntry>> {
     const wanted = toLogRequest(request);
+    const after = new Map(request.after.map(({ containerId, sequence }) => [containerId, sequence]));
     if (request.containerId !== '') {
       const { status, owner } = await this.findContainer(request.containerId);
-      return this.containerEntries(status.containerId, owner.replicaId, wanted, signal);
+      return this.containerEntries(status.containerId, owner.replicaId, resumed(wanted, after.get(status.containerId)), signal);
     }
     if (request.afterSequence > 0n) throw new InvalidInputError([{ field: 'after_sequence', message: 'needs container_id' }]);
     const replicaIds = request.replicaId === '' ? await this.replicasOf(request) : [request.replicaId];
-    const sources = replicaIds.map((replicaId) => this.replicaEntries(replicaId, wanted, signal));
+    const sources = replicaIds.map((replicaId) => this.replicaEntries(replicaId, wanted, after, signal));
     const [only] = sources;
     if (sources.length === 1 && only !== undefined) return only;
     return wanted.follow ? mergeByArrival(sources) : mergeSorted(sources, byTime);
@@ -124,16 +181,26 @@ export class ContainerService {
       yield toLogEntry(line, { containerId, replicaId });
   }
 
-  private async *replicaEntries(replicaId: string, wanted: LogRequest, signal: AbortSignal): AsyncGenerator<LogEntry> {
+  private async *replicaEntries(
+    replicaId: string,
+    wanted: LogRequest,
+    after: ReadonlyMap<string, bigint>,
+    signal: AbortSignal,
+  ): AsyncGenerator<LogEntry> {
     const { runtime, replicas, nodeId } = this.options;
     if (replicas.find(replicaId) === undefined)
       throw new CloudlessError('notFound', `replica "${replicaId}" is not on node ${nodeId}`);
-    for await (const { containerId, line } of followReplica(replicaId, wanted, { runtime, replicas }, signal)) {
-      yield toLogEntry(line, { containerId, replicaId });
+    const sources = { runtime, replicas };
+    for await (const { containerId, line, position } of followReplica(replicaId, wanted, after, sources, signal)) {
+      const owner = { containerId, replicaId };
+      yield line === undefined ? aPosition(owner, position, this.options.clock.wallTime()) : toLogEntry(line, owner);
     }
   }
 
-  private async runningTarget(request: ExecCommandRequest): Promise<OwnedContainer> {
+  private async runningTarget(
+    request: TargetRequest,
+    preferred: (replicaId: string) => boolean = () => false,
+  ): Promise<OwnedContainer> {
     const { replicas, nodeId } = this.options;
     if (request.containerId !== '') return this.findContainer(request.containerId);
     if (request.replicaId !== '' && replicas.find(request.replicaId) === undefined) {
@@ -142,7 +209,10 @@ export class ContainerService {
     const replicaIds = request.replicaId === '' ? await this.replicasOf(request) : [request.replicaId];
     const running = (await this.owned())
       .filter(({ status, owner }) => status.phase === 'running' && replicaIds.includes(owner.replicaId))
-      .sort((a, b) => a.owner.slot - b.owner.slot);
+      .sort((a, b) => {
+        const preference = Number(preferred(b.owner.replicaId)) - Number(preferred(a.owner.replicaId));
+        return preference || a.owner.slot - b.owner.slot;
+      });
     const [first] = running;
     if (first !== undefined) return first;
     const target = request.replicaId === '' ? `workload ${namespaceOf(request)}/${request.name}` : `replica ${request.replicaId}`;
@@ -211,6 +281,10 @@ export class ContainerService {
       runtime: this.options.runtime.name,
     });
   }
+}
+
+function startMissing(): InvalidInputError {
+  return new InvalidInputError([{ field: 'start', message: 'must be the first message' }]);
 }
 
 function toLogRequest(request: StreamLogsRequest): LogRequest {

@@ -9,42 +9,61 @@ export interface ReplicaLogs {
   readonly replicas: NodeReplicas;
 }
 
-/** A line and the container that wrote it. */
-export interface ReplicaLine {
+/** A line and the container that wrote it; or, without a line, after which one the stream begins. */
+export type ReplicaLine =
+  | { readonly containerId: ContainerId; readonly line: LogLine; readonly position?: never }
+  | { readonly containerId: ContainerId; readonly line?: never; readonly position: bigint };
+
+/** Where a stream of a replica begins: after a line of a container; its earlier containers are left out. */
+interface Beginning {
   readonly containerId: ContainerId;
-  readonly line: LogLine;
+  readonly sequence: bigint;
 }
 
 /**
  * The lines of all kept containers of a replica, oldest first. With `follow` it goes on with the next container after each restart in
- * place, until the replica has ended for good or was forgotten.
+ * place, until the replica has ended for good or was forgotten; with a tail it says first where it begins, so that a reader that comes
+ * back after a break can go on from there also when there was no line.
+ * @param after - What the reader has seen, by container: it goes on after the newest of those that are kept.
  */
 export async function* followReplica(
   replicaId: string,
   wanted: LogRequest,
+  after: ReadonlyMap<string, bigint>,
   { runtime, replicas }: ReplicaLogs,
   signal: AbortSignal,
 ): AsyncGenerator<ReplicaLine> {
-  const first = containersOf(replicas.find(replicaId)?.current);
-  const tails = wanted.tailLines === undefined ? undefined : await tailsOf(first, wanted.tailLines, wanted, runtime, signal);
+  const { tailLines, ...rest } = wanted;
+  const now = containersOf(replicas.find(replicaId)?.current);
+  let beginning = seenOf(now, after);
+  if (beginning === undefined && tailLines !== undefined) {
+    beginning = await tailOf(now, tailLines, rest, runtime, signal);
+    if (beginning !== undefined && wanted.follow) yield { containerId: beginning.containerId, position: beginning.sequence };
+  }
   let last: ContainerId | undefined;
   for (;;) {
-    const containerId = nextOf(containersOf(replicas.find(replicaId)?.current), last);
+    const kept = containersOf(replicas.find(replicaId)?.current);
+    const containerId = last === undefined && beginning !== undefined ? beginning.containerId : nextOf(kept, last);
     if (containerId === undefined) {
       if (!wanted.follow || signal.aborted || !mayGoOn(replicas.find(replicaId)?.current)) return;
       await changeOf(replicaId, replicas, signal);
       continue;
     }
     last = containerId;
-    const { tailLines: _whole, ...rest } = wanted;
-    const tailLines = first.includes(containerId) ? tails?.get(containerId) : undefined;
+    const request = containerId === beginning?.containerId ? resumed(rest, beginning.sequence) : rest;
     try {
-      for await (const line of runtime.logs(containerId, tailLines === undefined ? rest : { ...rest, tailLines }, signal))
-        yield { containerId, line };
+      for await (const line of runtime.logs(containerId, request, signal)) yield { containerId, line };
     } catch (reason) {
       if (errorKindOf(reason) !== 'notFound') throw reason; // an old container was removed meanwhile
     }
   }
+}
+
+/** A request that goes on after a line, if there was one; the tail does not count then. */
+export function resumed(wanted: LogRequest, sequence: bigint | undefined): LogRequest {
+  if (sequence === undefined) return wanted;
+  const { tailLines: _whole, ...rest } = wanted;
+  return { ...rest, afterSequence: sequence };
 }
 
 /** The kept containers, oldest first, the newest last. */
@@ -63,23 +82,37 @@ function mayGoOn(state: ReplicaState | undefined): boolean {
   return state !== undefined && !isEnded(state.phase);
 }
 
-/** How many of the last lines fall to each container: counted from the newest back. */
-async function tailsOf(
+/** The newest container of which something was seen. */
+function seenOf(containers: readonly ContainerId[], after: ReadonlyMap<string, bigint>): Beginning | undefined {
+  const containerId = containers.findLast((id) => after.has(id));
+  return containerId === undefined ? undefined : { containerId, sequence: after.get(containerId) ?? 0n };
+}
+
+/** Where the last so many lines begin: counted from the newest container back. Undefined when nothing was written yet. */
+async function tailOf(
   containers: readonly ContainerId[],
   tailLines: number,
   wanted: LogRequest,
   runtime: Pick<ContainerRuntime, 'logs'>,
   signal: AbortSignal,
-): Promise<ReadonlyMap<ContainerId, number>> {
-  const tails = new Map<ContainerId, number>();
+): Promise<Beginning | undefined> {
+  const lastLines = (containerId: ContainerId, count: number, request: LogRequest): AsyncIterable<LogLine> =>
+    runtime.logs(containerId, { ...request, follow: false, tailLines: count }, signal);
+  let beginning: Beginning | undefined;
   let left = tailLines;
   for (const containerId of [...containers].reverse()) {
-    tails.set(containerId, left);
-    if (left === 0) continue;
-    for await (const _line of runtime.logs(containerId, { ...wanted, follow: false, tailLines: left }, signal))
-      left = Math.max(0, left - 1);
+    if (left === 0 && beginning !== undefined) break;
+    let first: bigint | undefined;
+    if (left === 0) for await (const line of lastLines(containerId, 1, { follow: false })) first = line.sequence + 1n;
+    else {
+      for await (const line of lastLines(containerId, left, wanted)) {
+        first ??= line.sequence;
+        left -= 1;
+      }
+    }
+    if (first !== undefined || beginning === undefined) beginning = { containerId, sequence: (first ?? 1n) - 1n };
   }
-  return tails;
+  return beginning;
 }
 
 /** Resolves at the next change of the replica, or when aborted. */

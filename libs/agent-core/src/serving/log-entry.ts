@@ -29,6 +29,15 @@ export function toLogEntry(line: LogLine, owner: { readonly containerId: string;
   });
 }
 
+/** Says after which line a stream begins. */
+export function aPosition(
+  owner: { readonly containerId: string; readonly replicaId: string },
+  position: bigint,
+  nowMs: number,
+): LogEntry {
+  return Object.assign(aBookmark(owner, nowMs), { position });
+}
+
 /** Says that the stream is alive though nothing was written. */
 export function aBookmark(owner: { readonly containerId: string; readonly replicaId: string }, nowMs: number): LogEntry {
   return create(LogEntrySchema, { ...owner, sequence: 0n, time: timestampFromMs(nowMs) });

@@ -1,22 +1,32 @@
 import { create } from '@bufbuild/protobuf';
 import { durationMs } from '@bufbuild/protobuf/wkt';
-import { CloudlessError, errorFields, errorKindOf, errorMessageOf, type Clock, type Log } from '@cloudless/base';
+import { CloudlessError, errorFields, errorKindOf, errorMessageOf, type Clock, type Log, type Timer } from '@cloudless/base';
 import {
   codeOfKind,
+  TunnelEndSchema,
   TunnelErrorSchema,
   TunnelFrameSchema,
   TunnelRefusedSchema,
+  type ExecRequest,
   type OpenTunnel,
+  type PortForwardRequest,
   type TunnelFrame,
   type TunnelRefused,
 } from '@cloudless/api';
 import type { CoordinatorConnection, CoordinatorTransport } from '../session/coordinator-transport.js';
 import type { ContainerService } from './container-service.js';
+import { mergeByArrival } from './streams.js';
+import { TunnelInbox } from './tunnel-inbox.js';
 
-/** Tunnels of one node at a time: they bound the commands and log streams that callers can make it serve. */
-export const MAX_TUNNELS = 32;
+/**
+ * Tunnels of one node at a time. A coordinator keeps to 32, which bounds what callers can make the node serve; a few more are taken
+ * here, as those that it has just ended may not have ended on this side.
+ */
+export const MAX_TUNNELS = 40;
 /** When the coordinator does not say how soon to dial. */
 const DIAL_WITHIN_MS = 10_000;
+/** A coordinator that has gone without a word is noticed within twice this: what its callers had started must end within 10 s. */
+const PING_MS = 3_000;
 
 /** Needs of {@link Tunnels}. */
 export interface TunnelsOptions {
@@ -69,44 +79,70 @@ export class Tunnels {
     const late = clock.setTimer(withinMs, () =>
       controller.abort(new CloudlessError('deadline', `not connected within ${withinMs} ms`)),
     );
+    const inbox = new TunnelInbox();
     let connection: CoordinatorConnection | undefined;
+    let watch: { end(): void } | undefined;
     const hangUp = (): void => connection?.close();
     try {
       connection = await transport.connect(address, controller.signal);
       late.cancel();
       controller.signal.addEventListener('abort', hangUp, { once: true });
       if (controller.signal.aborted) return;
-      // The coordinator sends nothing; that it ends the call is what tells us to end.
-      for await (const _frame of connection.openTunnel(this.frames(request, controller.signal))) continue;
+      watch = watchConnection(connection, clock, () =>
+        controller.abort(new CloudlessError('unavailable', 'no answer to a ping')),
+      );
+      // That the coordinator ends the call is what tells us to end.
+      for await (const frame of connection.openTunnel(this.frames(request, inbox, controller.signal))) inbox.put(frame);
     } catch (reason) {
       if (!controller.signal.aborted) log.debug('tunnel broke', { tunnelId: request.tunnelId, ...errorFields(reason) });
     } finally {
       late.cancel();
+      watch?.end();
       controller.abort();
+      inbox.close();
       connection?.close();
     }
   }
 
-  private async *frames({ tunnelId, target }: OpenTunnel, signal: AbortSignal): AsyncGenerator<TunnelFrame> {
-    const frame = (value: TunnelFrame['frame']): TunnelFrame => create(TunnelFrameSchema, { frame: value });
-    const { service } = this.options;
-    yield frame({ case: 'tunnelId', value: tunnelId });
+  private async *frames(request: OpenTunnel, inbox: TunnelInbox, signal: AbortSignal): AsyncGenerator<TunnelFrame> {
+    yield aFrame({ case: 'tunnelId', value: request.tunnelId });
+    yield* mergeByArrival([this.results(request, inbox, signal), windows(inbox)]);
+  }
+
+  /** What is asked for, then the end or the failure. */
+  private async *results({ target }: OpenTunnel, inbox: TunnelInbox, signal: AbortSignal): AsyncGenerator<TunnelFrame> {
     try {
-      switch (target.case) {
-        case 'logs':
-          for await (const value of service.streamLogs(target.value, signal)) yield frame({ case: 'log', value });
-          return;
-        case 'exec':
-          yield frame({ case: 'exec', value: await service.execCommand(target.value, signal) });
-          return;
-        case 'status':
-          yield frame({ case: 'status', value: await service.getContainerStatus(target.value) });
-          return;
-        default:
-          throw new CloudlessError('unimplemented', 'this agent does not know that kind of tunnel');
-      }
+      yield* this.resultsOf(target, inbox, signal);
+      if (!signal.aborted) yield aFrame({ case: 'end', value: create(TunnelEndSchema) });
     } catch (reason) {
-      if (!signal.aborted) yield frame({ case: 'error', value: create(TunnelErrorSchema, this.toError(reason)) });
+      if (!signal.aborted) yield aFrame({ case: 'error', value: create(TunnelErrorSchema, this.toError(reason)) });
+    } finally {
+      inbox.close();
+    }
+  }
+
+  private async *resultsOf(target: OpenTunnel['target'], inbox: TunnelInbox, signal: AbortSignal): AsyncGenerator<TunnelFrame> {
+    const { service } = this.options;
+    switch (target.case) {
+      case 'logs':
+        for await (const value of service.streamLogs(target.value, signal)) yield aFrame({ case: 'log', value });
+        return;
+      case 'exec':
+        yield aFrame({ case: 'exec', value: await service.execCommand(target.value, signal) });
+        return;
+      case 'status':
+        yield aFrame({ case: 'status', value: await service.getContainerStatus(target.value) });
+        return;
+      case 'execStream':
+        for await (const value of service.runExec(target.value, execInput(inbox), signal))
+          yield aFrame({ case: 'execOutput', value });
+        return;
+      case 'portForward':
+        for await (const value of service.forward(target.value, forwardInput(inbox), signal))
+          yield aFrame({ case: 'forwardOutput', value });
+        return;
+      default:
+        throw new CloudlessError('unimplemented', 'this agent does not know that kind of tunnel');
     }
   }
 
@@ -115,4 +151,37 @@ export class Tunnels {
     if (kind === 'internal') this.options.log.error('tunnel failed', errorFields(reason));
     return { code: codeOfKind(kind), message: kind === 'internal' ? 'internal error' : errorMessageOf(reason) };
   }
+}
+
+function aFrame(frame: TunnelFrame['frame']): TunnelFrame {
+  return create(TunnelFrameSchema, { frame });
+}
+
+async function* windows(inbox: TunnelInbox): AsyncGenerator<TunnelFrame> {
+  for await (const bytes of inbox.grants()) yield aFrame({ case: 'window', value: BigInt(bytes) });
+}
+
+async function* execInput(inbox: TunnelInbox): AsyncGenerator<ExecRequest> {
+  for await (const { frame } of inbox.read()) if (frame.case === 'execInput') yield frame.value;
+}
+
+async function* forwardInput(inbox: TunnelInbox): AsyncGenerator<PortForwardRequest> {
+  for await (const { frame } of inbox.read()) if (frame.case === 'forwardInput') yield frame.value;
+}
+
+/** Pings until it is ended; calls `onGone` when one is not answered before the next is due. */
+function watchConnection(connection: CoordinatorConnection, clock: Clock, onGone: () => void): { end(): void } {
+  let answered = true;
+  let timer: Timer;
+  const beat = (): void => {
+    if (!answered) return onGone();
+    answered = false;
+    connection.ping().then(
+      () => (answered = true),
+      () => undefined, // the call breaks too
+    );
+    timer = clock.setTimer(PING_MS, beat);
+  };
+  timer = clock.setTimer(PING_MS, beat);
+  return { end: () => timer.cancel() };
 }

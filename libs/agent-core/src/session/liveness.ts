@@ -16,12 +16,16 @@ export class Liveness {
   private lastAnswer: number;
   private stopped = false;
 
-  /** @param onDead - Told once, when the other side has not answered for the lease, or the connection broke. */
+  /**
+   * @param onDead - Told once, when the other side has not answered for the lease, or the connection broke.
+   * @param onAnswer - Told when a ping was answered, with the time at which it was sent: the other side was there then or later.
+   */
   constructor(
     private readonly connection: Pick<CoordinatorConnection, 'ping'>,
     private readonly clock: Clock,
     private times: LivenessTimes,
     private readonly onDead: (reason: CloudlessError) => void,
+    private readonly onAnswer: (sentAtMs: number) => void = () => undefined,
   ) {
     this.lastAnswer = clock.now();
     this.beat();
@@ -33,6 +37,12 @@ export class Liveness {
     if (this.stopped) return;
     this.timer.current?.cancel();
     this.schedule();
+  }
+
+  /** Pings now instead of at the next interval. */
+  hurry(): void {
+    this.timer.current?.cancel();
+    this.beat();
   }
 
   stop(): void {
@@ -47,8 +57,12 @@ export class Liveness {
         new CloudlessError('unavailable', `the coordinator answered no ping for ${Math.round(this.times.leaseMs)} ms`),
       );
     }
+    const sentAt = this.clock.now();
     this.connection.ping().then(
-      () => (this.lastAnswer = this.clock.now()),
+      () => {
+        this.lastAnswer = this.clock.now();
+        if (!this.stopped) this.onAnswer(sentAt);
+      },
       (cause: unknown) => this.die(new CloudlessError('unavailable', 'the connection to the coordinator broke', { cause })),
     );
     this.schedule();

@@ -1,13 +1,11 @@
 import { create } from '@bufbuild/protobuf';
 import { durationMs, type Duration } from '@bufbuild/protobuf/wkt';
 import {
-  backoffDelayMs,
   CloudlessError,
   errorFields,
   errorKindOf,
   errorMessageOf,
   sleep,
-  type BackoffPolicy,
   type Clock,
   type ErrorKind,
   type Log,
@@ -22,6 +20,7 @@ import {
   type TunnelRefused,
   type Welcome,
 } from '@cloudless/api';
+import type { Contact } from '../contact.js';
 import type { IdentityKeeper } from '../identity-keeper.js';
 import type { NodeWatch } from '../node-watch.js';
 import type { NodeReplicas } from '../replica/node-replicas.js';
@@ -29,6 +28,7 @@ import type { CoordinatorConnection, CoordinatorTransport } from './coordinator-
 import { toInventory } from './inventory.js';
 import { Liveness, type LivenessTimes } from './liveness.js';
 import { PROTOCOL_MAX, PROTOCOL_MIN, toHello, type NodeDescription } from './node-description.js';
+import { ReconnectPause } from './reconnect-pause.js';
 import { SessionOutbox } from './session-outbox.js';
 
 /** Needs of a {@link SessionClient}. */
@@ -38,6 +38,8 @@ export interface SessionClientOptions {
   readonly addresses: readonly string[];
   readonly identity: IdentityKeeper;
   readonly replicas: NodeReplicas;
+  /** Told of every answered ping once a coordinator has admitted this node. */
+  readonly contact: Contact;
   readonly watch: NodeWatch;
   readonly node: () => NodeDescription;
   readonly bootId: string;
@@ -51,8 +53,6 @@ export interface SessionClientOptions {
   readonly openTunnel: (request: OpenTunnel, address: string) => TunnelRefused | undefined;
 }
 
-/** Short at first, so that a coordinator's restart is bridged well inside the lease of 3 s. */
-const RECONNECT: BackoffPolicy = { firstMs: 50, maxMs: 1_000, jitter: 0.5 };
 /** Until a Welcome says otherwise. */
 const DEFAULT_TIMES: LivenessTimes = { pingIntervalMs: 900, leaseMs: 3_000 };
 const DEFAULT_USAGE_INTERVAL_MS = 10_000;
@@ -70,8 +70,11 @@ export class SessionClient {
   private outbox: SessionOutbox | undefined;
   private readonly lastFailure = new Map<string, string>();
   private unknownThere = false;
+  private readonly pause: ReconnectPause;
 
-  constructor(private readonly options: SessionClientOptions) {}
+  constructor(private readonly options: SessionClientOptions) {
+    this.pause = new ReconnectPause(options.random);
+  }
 
   /** Whether a coordinator has welcomed this agent and the session stands. */
   get connected(): boolean {
@@ -86,25 +89,23 @@ export class SessionClient {
 
   /** Runs until aborted; then says Goodbye. */
   async run(signal: AbortSignal): Promise<void> {
-    const { addresses, clock, random } = this.options;
-    let failures = 0;
+    const { addresses, clock } = this.options;
     let turn = 0;
     while (!signal.aborted) {
       const address = addresses[turn % addresses.length] ?? '';
-      const attempt = { welcomed: false };
+      const attempt = { welcomed: false, admitted: false };
       try {
         await this.session(address, attempt, signal);
         if (!signal.aborted) this.failed(address, new CloudlessError('unavailable', 'the coordinator ended the session'));
       } catch (reason) {
         if (!signal.aborted) this.failed(address, reason);
       }
-      failures = attempt.welcomed ? 1 : failures + 1;
       if (!attempt.welcomed) turn += 1;
-      await sleep(clock, backoffDelayMs(RECONNECT, failures, random), signal).catch(() => undefined);
+      await sleep(clock, attempt.welcomed ? this.pause.afterSession() : this.pause.afterFailure(), signal).catch(() => undefined);
     }
   }
 
-  private async session(address: string, attempt: { welcomed: boolean }, signal: AbortSignal): Promise<void> {
+  private async session(address: string, attempt: { welcomed: boolean; admitted: boolean }, signal: AbortSignal): Promise<void> {
     const { transport, clock, replicas, identity } = this.options;
     const dialing = new AbortController();
     let failure: CloudlessError | undefined;
@@ -137,7 +138,9 @@ export class SessionClient {
       connection = open;
       if (failure !== undefined) throw failure;
       dialing.signal.addEventListener('abort', () => open.close(), { once: true });
-      liveness = new Liveness(open, clock, DEFAULT_TIMES, give);
+      liveness = new Liveness(open, clock, DEFAULT_TIMES, give, (sentAtMs) => {
+        if (attempt.admitted) this.options.contact.confirmed(sentAtMs);
+      });
       if (identity.current.clusterId === undefined || this.unknownThere) await this.enroll(open);
       for await (const message of open.openSession(outbox)) {
         if (message.message.case === 'welcome') {
@@ -147,6 +150,9 @@ export class SessionClient {
           else signal.addEventListener('abort', sayGoodbye, { once: true });
           await this.welcome(message.message.value, address, outbox, liveness);
           attempt.welcomed = true;
+        } else if (message.message.case === 'admitted') {
+          attempt.admitted = true;
+          liveness.hurry();
         } else {
           if (!attempt.welcomed) throw new CloudlessError('invalid', 'the coordinator did not begin with a Welcome');
           await this.take(message, address, outbox);
@@ -206,6 +212,7 @@ export class SessionClient {
       pingIntervalMs: positiveMs(welcome.pingInterval, DEFAULT_TIMES.pingIntervalMs),
       leaseMs: positiveMs(welcome.lease, DEFAULT_TIMES.leaseMs),
     });
+    this.pause.use(welcome);
     this.outbox = outbox;
     this.lastFailure.clear();
     log.info('session established', { coordinator: address, clusterId, epoch });

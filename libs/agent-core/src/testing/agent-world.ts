@@ -1,4 +1,4 @@
-import { createSeededRandom, silentLog, type Log } from '@cloudless/base';
+import { createSeededRandom, noMeter, silentLog, type Log, type Meter } from '@cloudless/base';
 import { ManualClock, settle } from '@cloudless/base/testing';
 import { ReplicaStatus_Phase, type ReplicaReport } from '@cloudless/api';
 import { createFakeRuntime, type FakeRuntime } from '@cloudless/runtime/testing';
@@ -17,8 +17,15 @@ export class AgentWorld {
   bootId = 'boot-1';
   coordinators: readonly string[] = ['http://a'];
   log: Log = silentLog;
+  meter: Meter = noMeter;
   /** Addresses `ip:port` that accept no connection. */
   readonly deafPorts = new Set<string>();
+  /** Answers HTTP checks with a status, by path; rejects what it throws. */
+  http: (path: string) => number = () => 200;
+  /** Answers health checks with the name of a status, by service; rejects what it throws. */
+  grpc: (service: string) => string = () => 'SERVING';
+  /** Requests of probes, in order, with the time. */
+  readonly probed: { readonly atMs: number; readonly text: string }[] = [];
   reading: NodeReading = {
     cpuMillis: 10,
     memoryBytes: 1_000,
@@ -61,9 +68,21 @@ export class AgentWorld {
         agentAddress: '',
       }),
       connect: async (ip, port) => !this.deafPorts.has(`${ip}:${port}`) && !this.deafPorts.has('*'),
+      probeClients: {
+        http: async ({ ip, port, path, headers }) => {
+          const sent = Object.entries(headers).map(([name, value]) => ` ${name}: ${value}`);
+          this.probed.push({ atMs: this.clock.now(), text: `GET ${ip}:${port}${path}${sent.join('')}` });
+          return this.http(path);
+        },
+        grpc: async ({ ip, port, service }) => {
+          this.probed.push({ atMs: this.clock.now(), text: `Check ${ip}:${port} ${service}` });
+          return this.grpc(service);
+        },
+      },
       clock: this.clock,
       random: this.random,
       log: this.log,
+      meter: this.meter,
       resetCommand: 'cloudless-agent reset',
     });
     await settle();

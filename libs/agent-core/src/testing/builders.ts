@@ -11,9 +11,11 @@ export function aStartOrder(
     readonly slot?: number;
     readonly workload?: string;
     readonly spec?: MessageInitShape<typeof WorkloadSpecSchema>;
+    /** Exclusive. */
+    readonly stopAfterMs?: number;
   } = {},
 ): Order {
-  const { replicaId = 'web-1', revision = 10n, epoch = 1n, slot = 0, workload = 'web', spec = {} } = options;
+  const { replicaId = 'web-1', revision = 10n, epoch = 1n, slot = 0, workload = 'web', spec = {}, stopAfterMs } = options;
   return create(OrderSchema, {
     epoch,
     orderRevision: revision,
@@ -27,6 +29,7 @@ export function aStartOrder(
         version: 1,
         slot,
         spec: withDefaults(create(WorkloadSpecSchema, { command: ['server'], ...spec })),
+        ...(stopAfterMs === undefined ? {} : { stopAfter: durationFromMs(stopAfterMs) }),
       }),
     },
   });

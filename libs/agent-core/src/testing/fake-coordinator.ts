@@ -32,6 +32,8 @@ export class FakeCoordinator implements CoordinatorTransport {
   answersPings = true;
   /** While false, sessions are accepted and never welcomed. */
   welcomes = true;
+  /** While false, inventories are taken and the node does not count as alive. */
+  admits = true;
   /** While set, sessions and enrolments fail with it. */
   failure: CloudlessError | undefined;
   /** Frames are taken only while true: a reader that has stopped reading. */
@@ -97,7 +99,11 @@ export class FakeCoordinator implements CoordinatorTransport {
       if (this.welcomes)
         connection.session?.push(create(CoordinatorMessageSchema, { message: { case: 'welcome', value: this.welcome() } }));
     }
-    if (message.case === 'inventory') message.value.replicas.forEach((report) => this.keep(report));
+    if (message.case === 'inventory') {
+      message.value.replicas.forEach((report) => this.keep(report));
+      if (message.value.last && this.admits)
+        connection.session?.push(create(CoordinatorMessageSchema, { message: { case: 'admitted', value: {} } }));
+    }
     if (message.case === 'report') this.keep(message.value);
   }
 

@@ -1,0 +1,19 @@
+import { CloudlessError } from '@cloudless/base';
+import { errorCodeOf } from '../error-code.js';
+
+const WORDS: Readonly<Record<string, string>> = {
+  ECONNREFUSED: 'connection refused',
+  ECONNRESET: 'connection closed without an answer',
+  EPIPE: 'connection closed without an answer',
+  ETIMEDOUT: 'connection timed out',
+  EHOSTUNREACH: 'host not reached',
+  ENETUNREACH: 'network not reached',
+};
+
+/** What a connection failed with, in words that stay the same as long as the cause does. */
+export function connectionFailure(cause: unknown): CloudlessError {
+  const code = errorCodeOf(cause) ?? '';
+  const words =
+    WORDS[code] ?? (code.startsWith('HPE_') ? 'the answer is not HTTP/1.1' : `connection failed (${code || 'no code'})`);
+  return new CloudlessError('unavailable', words, { cause });
+}

@@ -1,0 +1,63 @@
+import net from 'node:net';
+import { CloudlessError } from '@cloudless/base';
+import type { TcpDial, TcpStream } from '@cloudless/agent-core';
+
+/** A connection on this machine that takes longer does not come. */
+const CONNECT_TIMEOUT_MS = 10_000;
+
+/** Opens a TCP connection whose two sides end each for itself. */
+export const tcpDial: TcpDial = (ip, port) =>
+  new Promise((resolve, reject) => {
+    const socket = net.connect({ host: ip, port, allowHalfOpen: true, noDelay: true });
+    const fail = (why: string, cause?: unknown): void => {
+      socket.destroy();
+      reject(new CloudlessError('unavailable', `nobody accepts connections at ${ip}:${port}: ${why}`, { cause }));
+    };
+    const onError = (reason: NodeJS.ErrnoException): void => fail(reason.code ?? reason.message, reason);
+    socket.setTimeout(CONNECT_TIMEOUT_MS, () => fail(`no answer within ${CONNECT_TIMEOUT_MS} ms`));
+    socket.once('error', onError);
+    socket.once('connect', () => {
+      socket.setTimeout(0);
+      socket.removeAllListeners('timeout');
+      socket.off('error', onError);
+      socket.on('error', () => undefined); // told to who reads or writes
+      resolve(new SocketStream(socket, `${ip}:${port}`));
+    });
+  });
+
+class SocketStream implements TcpStream {
+  constructor(
+    private readonly socket: net.Socket,
+    private readonly address: string,
+  ) {}
+
+  get data(): AsyncIterable<Uint8Array> {
+    return this.read();
+  }
+
+  write(bytes: Uint8Array): Promise<void> {
+    return new Promise((resolve, reject) => {
+      this.socket.write(bytes, (reason) => (reason === null || reason === undefined ? resolve() : reject(this.broken(reason))));
+    });
+  }
+
+  end(): void {
+    this.socket.end();
+  }
+
+  destroy(): void {
+    this.socket.destroy();
+  }
+
+  private async *read(): AsyncGenerator<Uint8Array> {
+    try {
+      yield* this.socket.iterator({ destroyOnReturn: false }) as AsyncIterable<Buffer>;
+    } catch (reason) {
+      throw this.broken(reason);
+    }
+  }
+
+  private broken(cause: unknown): CloudlessError {
+    return new CloudlessError('unavailable', `the connection to ${this.address} broke`, { cause });
+  }
+}

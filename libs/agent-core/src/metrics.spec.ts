@@ -1,0 +1,109 @@
+import { create } from '@bufbuild/protobuf';
+import { durationFromMs } from '@bufbuild/protobuf/wkt';
+import { CloudlessError, toContainerId } from '@cloudless/base';
+import { RecordingMeter, settle } from '@cloudless/base/testing';
+import { ExecCommandRequestSchema, StreamLogsRequestSchema } from '@cloudless/api';
+import { aStartOrder, aStopOrder, AgentWorld } from './testing/index.js';
+
+interface Row {
+  readonly metric: string;
+  readonly labels?: Readonly<Record<string, string>>;
+  /** Makes it move, in a world where `web-1` runs. */
+  readonly act: (world: AgentWorld) => Promise<unknown> | void;
+}
+
+const idOf = (world: AgentWorld) => toContainerId(world.report().containerId);
+const started = (world: AgentWorld) => world.coordinator.order(aStartOrder({ replicaId: 'web-2' }));
+const stopped = (world: AgentWorld) => world.coordinator.order(aStopOrder());
+const crashed = async (world: AgentWorld): Promise<void> => {
+  world.machine.exit(idOf(world), 1);
+  await world.clock.advance(5_000);
+};
+const followed = async (world: AgentWorld): Promise<void> => {
+  const value = create(StreamLogsRequestSchema, { containerId: world.report().containerId, follow: true });
+  world.coordinator.openTunnel('t1', { case: 'logs', value });
+  await settle();
+  world.machine.write(idOf(world), 'stdout', 'hello\n');
+};
+const ports = [{ name: 'http', containerPort: 80 }];
+const probed = async (world: AgentWorld): Promise<void> => {
+  const readinessProbe = { check: { case: 'http', value: { path: '/', port: 'http' } }, period: durationFromMs(1_000) } as const;
+  world.coordinator.order(aStartOrder({ replicaId: 'web-3', spec: { ports, readinessProbe } }));
+  await world.clock.advance(2_000);
+};
+const dropped = async (world: AgentWorld): Promise<void> => {
+  world.coordinator.drop();
+  await world.clock.advance(2_000);
+};
+
+const rows: readonly Row[] = [
+  { metric: 'cloudless_agent_container_starts_total', labels: { result: 'ok' }, act: started },
+  {
+    metric: 'cloudless_agent_container_starts_total',
+    labels: { result: 'failed' },
+    act: (world) => {
+      world.machine.failNextStart(new CloudlessError('exhausted', 'no room'));
+      started(world);
+    },
+  },
+  { metric: 'cloudless_agent_container_start_duration_seconds', act: started },
+  {
+    metric: 'cloudless_agent_container_stops_total',
+    labels: { result: 'ok' },
+    act: async (world) => (stopped(world), world.clock.advance(40_000)),
+  },
+  { metric: 'cloudless_agent_container_exits_total', act: crashed },
+  { metric: 'cloudless_agent_runtime_event_lag_seconds', act: crashed },
+  { metric: 'cloudless_agent_replica_restarts_total', act: crashed },
+  { metric: 'cloudless_agent_replicas', labels: { ready: 'true' }, act: started },
+  { metric: 'cloudless_agent_log_lines_read_total', act: followed },
+  { metric: 'cloudless_agent_log_read_bytes_total', act: followed },
+  { metric: 'cloudless_agent_tunnels_open', act: followed },
+  {
+    metric: 'cloudless_agent_execs_total',
+    act: (world) => {
+      const value = create(ExecCommandRequestSchema, { replicaId: 'web-1', command: ['true'] });
+      world.coordinator.openTunnel('t1', { case: 'exec', value });
+    },
+  },
+  { metric: 'cloudless_agent_probe_requests_total', labels: { protocol: 'http', answered: 'true' }, act: probed },
+  { metric: 'cloudless_agent_probe_duration_seconds', act: probed },
+  { metric: 'cloudless_agent_dials_total', labels: { result: 'ok' }, act: dropped },
+  { metric: 'cloudless_agent_sessions_total', act: dropped },
+];
+
+async function aWorld(meter: RecordingMeter): Promise<AgentWorld> {
+  const world = new AgentWorld();
+  world.meter = meter;
+  await world.start();
+  world.coordinator.order(aStartOrder());
+  await settle();
+  return world;
+}
+
+describe('every metric of an agent moves', () => {
+  it.each(rows)('$metric $labels', async ({ metric, labels = {}, act }) => {
+    const meter = new RecordingMeter();
+    const world = await aWorld(meter);
+    const before = await meter.read(metric, labels);
+    await act(world);
+    await settle();
+    expect(await meter.read(metric, labels)).toBeGreaterThan(before);
+  });
+
+  it('cloudless_agent_session_connected falls with the session', async () => {
+    const meter = new RecordingMeter();
+    const world = await aWorld(meter);
+    expect(await meter.read('cloudless_agent_session_connected')).toBe(1);
+    world.coordinator.drop();
+    await settle();
+    expect(await meter.read('cloudless_agent_session_connected')).toBe(0);
+  });
+
+  it('and none is without a row', async () => {
+    const meter = new RecordingMeter();
+    await aWorld(meter);
+    const shown = ['cloudless_agent_session_connected', ...rows.map(({ metric }) => metric)];
+    expect([...meter.specs.keys()].filter((name) => !shown.includes(name))).toEqual([]);
+  });
+});

@@ -1,0 +1,86 @@
+import type { Meter } from '@cloudless/base';
+import type { CoordinatorTransport } from '../session/coordinator-transport.js';
+import type { NodeReplicas } from '../replica/node-replicas.js';
+
+/** The same way to coordinators; counts what is dialled. */
+export function meterTransport(transport: CoordinatorTransport, meter: Meter): CoordinatorTransport {
+  const dials = meter.counter({
+    name: 'cloudless_agent_dials_total',
+    help: 'Connections dialled to coordinators, by result: ok or failed.',
+    labels: ['result'],
+  });
+  const sessions = meter.counter({
+    name: 'cloudless_agent_sessions_total',
+    help: 'Sessions begun with coordinators; all but the first are reconnects.',
+  });
+  return {
+    connect: async (address, signal) => {
+      try {
+        const connection = await transport.connect(address, signal);
+        dials.add(1, { result: 'ok' });
+        return {
+          enroll: (request) => connection.enroll(request),
+          openSession: (outgoing) => {
+            sessions.add();
+            return connection.openSession(outgoing);
+          },
+          openTunnel: (outgoing) => connection.openTunnel(outgoing),
+          ping: () => connection.ping(),
+          close: () => connection.close(),
+        };
+      } catch (reason) {
+        dials.add(1, { result: 'failed' });
+        throw reason;
+      }
+    },
+  };
+}
+
+/** Registers what an agent is now; read when it is scraped. @returns Ends that. */
+export function showAgent(
+  meter: Meter,
+  agent: {
+    readonly connected: () => boolean;
+    readonly tunnels: () => number;
+    readonly replicas: Pick<NodeReplicas, 'listen' | 'reportOf' | 'reports'>;
+  },
+): () => void {
+  const connected = meter.gauge({
+    name: 'cloudless_agent_session_connected',
+    help: '1 while a session with a coordinator stands.',
+  });
+  const tunnels = meter.gauge({ name: 'cloudless_agent_tunnels_open', help: 'Tunnels that are being served.' });
+  const held = meter.gauge({
+    name: 'cloudless_agent_replicas',
+    help: 'Replicas on this node, by whether they are ready.',
+    labels: ['ready'],
+  });
+  const restarts = meter.counter({
+    name: 'cloudless_agent_replica_restarts_total',
+    help: 'Restarts of replicas in place, since the agent started.',
+  });
+  const known = new Map([...agent.replicas.reports()].map((report) => [report.replicaId, report.restarts]));
+  const unlisten = agent.replicas.listen({
+    changed: (replicaId) => {
+      const report = agent.replicas.reportOf(replicaId);
+      if (report === undefined) return;
+      const more = report.restarts - (known.get(replicaId) ?? 0);
+      known.set(replicaId, report.restarts);
+      if (more > 0) restarts.add(more);
+    },
+    refused: () => undefined,
+    gone: ({ replicaId }) => void known.delete(replicaId),
+  });
+  const hide = meter.onExpose(() => {
+    connected.set(agent.connected() ? 1 : 0);
+    tunnels.set(agent.tunnels());
+    const reports = [...agent.replicas.reports()];
+    const ready = reports.filter((report) => report.ready).length;
+    held.set(ready, { ready: 'true' });
+    held.set(reports.length - ready, { ready: 'false' });
+  });
+  return () => {
+    unlisten();
+    hide();
+  };
+}

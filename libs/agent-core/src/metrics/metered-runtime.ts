@@ -1,0 +1,95 @@
+import { DURATION_BUCKETS, type Clock, type Meter } from '@cloudless/base';
+import type { ContainerEvent, ContainerRuntime, LogLine } from '@cloudless/runtime';
+
+/** The same runtime, measured. */
+export function meterRuntime(runtime: ContainerRuntime, meter: Meter, clock: Clock): ContainerRuntime {
+  const starts = meter.counter({
+    name: 'cloudless_agent_container_starts_total',
+    help: 'Containers that the runtime was told to start, by result: ok or failed.',
+    labels: ['result'],
+  });
+  const startDuration = meter.histogram({
+    name: 'cloudless_agent_container_start_duration_seconds',
+    help: 'From telling the runtime to start a container until its main process runs.',
+    buckets: DURATION_BUCKETS,
+  });
+  const stops = meter.counter({
+    name: 'cloudless_agent_container_stops_total',
+    help: 'Containers that the runtime was told to stop, by result: ok or failed.',
+    labels: ['result'],
+  });
+  const exits = meter.counter({
+    name: 'cloudless_agent_container_exits_total',
+    help: 'Containers that the runtime says have ended.',
+  });
+  const lag = meter.histogram({
+    name: 'cloudless_agent_runtime_event_lag_seconds',
+    help: 'From the start or end of a container until the agent hears of it.',
+    buckets: DURATION_BUCKETS,
+  });
+  const execs = meter.counter({
+    name: 'cloudless_agent_execs_total',
+    help: 'Commands run in containers, for users and for probes.',
+  });
+  const lines = meter.counter({ name: 'cloudless_agent_log_lines_read_total', help: 'Lines of logs read for users.' });
+  const bytes = meter.counter({ name: 'cloudless_agent_log_read_bytes_total', help: 'Bytes of logs read for users.' });
+
+  const heard = ({ kind, status }: ContainerEvent): void => {
+    if (kind === 'exited') exits.add();
+    const atMs = kind === 'exited' ? status.finishedAtMs : status.startedAtMs;
+    if (atMs !== undefined) lag.observe(Math.max(0, clock.wallTime() - atMs) / 1_000);
+  };
+  const read = ({ text }: LogLine): void => {
+    lines.add();
+    bytes.add(text.length);
+  };
+  const counting = async <Result>(counter: typeof starts, work: Promise<Result>): Promise<Result> => {
+    try {
+      const result = await work;
+      counter.add(1, { result: 'ok' });
+      return result;
+    } catch (reason) {
+      counter.add(1, { result: 'failed' });
+      throw reason;
+    }
+  };
+  return {
+    name: runtime.name,
+    version: () => runtime.version(),
+    capabilities: () => runtime.capabilities(),
+    start: async (request) => {
+      const began = clock.now();
+      const status = await counting(starts, runtime.start(request));
+      startDuration.observe((clock.now() - began) / 1_000);
+      return status;
+    },
+    stop: (containerId, graceMs) => counting(stops, runtime.stop(containerId, graceMs)),
+    renew: (leases) => runtime.renew(leases),
+    remove: (containerId) => runtime.remove(containerId),
+    list: () => runtime.list(),
+    events: (signal) => tap(runtime.events(signal), heard),
+    logs: (containerId, request, signal) => tap(runtime.logs(containerId, request, signal), read),
+    exec: (containerId, request, signal) => {
+      execs.add();
+      return runtime.exec(containerId, request, signal);
+    },
+    close: () => runtime.close(),
+  };
+}
+
+/** The same items; each is looked at as it comes. Asks for nothing before it is asked. */
+function tap<Item>(items: AsyncIterable<Item>, look: (item: Item) => void): AsyncIterable<Item> {
+  return {
+    [Symbol.asyncIterator]: () => {
+      const iterator = items[Symbol.asyncIterator]();
+      return {
+        next: async () => {
+          const result = await iterator.next();
+          if (result.done !== true) look(result.value);
+          return result;
+        },
+        return: async (value?: unknown) => (await iterator.return?.(value)) ?? { done: true, value: undefined },
+      };
+    },
+  };
+}

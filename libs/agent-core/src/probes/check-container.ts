@@ -1,0 +1,112 @@
+import { errorKindOf, errorMessageOf, type ContainerId } from '@cloudless/base';
+import type { ContainerEndpoint, ContainerRuntime } from '@cloudless/runtime';
+import type { TcpConnect } from '../replica/await-ready.js';
+import type { ProbeCheck, ProbePlan } from './probe-plan.js';
+import { noAnswerWithin, type CheckResult } from './probe-state.js';
+
+/** Where a check goes. */
+export interface ProbeTarget {
+  readonly ip: string;
+  readonly port: number;
+}
+
+/** The protocols of checks. Both reject with what a person should read when there was no answer, and as soon as `signal` is aborted. */
+export interface ProbeClients {
+  /** One GET, without following redirects; the body is dropped. @returns The status of the answer. */
+  http(
+    request: ProbeTarget & { readonly path: string; readonly headers: Readonly<Record<string, string>> },
+    signal: AbortSignal,
+  ): Promise<number>;
+  /** One `grpc.health.v1.Health/Check`. @returns The name of the status: `SERVING`. */
+  grpc(request: ProbeTarget & { readonly service: string }, signal: AbortSignal): Promise<string>;
+}
+
+/** Needs of {@link checkContainer}. */
+export interface CheckDeps {
+  readonly runtime: Pick<ContainerRuntime, 'exec'>;
+  readonly connect: TcpConnect;
+  readonly probeClients: ProbeClients;
+}
+
+/** Of what a command writes, this much is kept to tell why it failed. */
+const OUTPUT_BYTES = 512;
+const DETAIL_CHARACTERS = 160;
+
+/** Makes one check of a running container. Never rejects. */
+export async function checkContainer(
+  { check, timeoutMs }: Pick<ProbePlan, 'check' | 'timeoutMs'>,
+  container: { readonly id: ContainerId; readonly endpoints: readonly ContainerEndpoint[] },
+  deps: CheckDeps,
+  signal: AbortSignal,
+): Promise<CheckResult> {
+  if (check.kind === 'exec') return checkByCommand(check.command, timeoutMs, container.id, deps, signal);
+  const target = container.endpoints.find(({ portName }) => portName === check.portName);
+  if (target === undefined) return failed(`port ${check.portName} is not declared`);
+  try {
+    return await askPort(check, target, timeoutMs, deps, signal);
+  } catch (reason) {
+    return failed(`${errorMessageOf(reason)} at port ${check.portName}`);
+  }
+}
+
+async function askPort(
+  check: Exclude<ProbeCheck, { kind: 'exec' }>,
+  { ip, port }: ProbeTarget,
+  timeoutMs: number,
+  { connect, probeClients }: CheckDeps,
+  signal: AbortSignal,
+): Promise<CheckResult> {
+  switch (check.kind) {
+    case 'http': {
+      const { path, headers } = check;
+      const status = await probeClients.http({ ip, port, path, headers }, signal);
+      return status >= 200 && status < 400 ? { kind: 'passed' } : failed(`HTTP ${status} from ${path}`);
+    }
+    case 'tcp':
+      return (await connect(ip, port, timeoutMs)) ? { kind: 'passed' } : failed(`no connection to port ${check.portName}`);
+    case 'grpc': {
+      const { service } = check;
+      const status = await probeClients.grpc({ ip, port, service }, signal);
+      const of = service === '' ? '' : ` for service ${service}`;
+      return status === 'SERVING' ? { kind: 'passed' } : failed(`gRPC health ${status}${of}`);
+    }
+  }
+}
+
+/** A runtime that cannot be asked, or a container that has just ended, is no failed check. */
+async function checkByCommand(
+  command: readonly string[],
+  timeoutMs: number,
+  containerId: ContainerId,
+  { runtime }: CheckDeps,
+  signal: AbortSignal,
+): Promise<CheckResult> {
+  let output = new Uint8Array(0);
+  let exitCode = -1;
+  try {
+    for await (const event of runtime.exec(containerId, { command, timeoutMs }, signal)) {
+      if (event.kind === 'exited') exitCode = event.exitCode;
+      else if (output.length < OUTPUT_BYTES) output = appended(output, event.data);
+    }
+  } catch (reason) {
+    const kind = errorKindOf(reason);
+    if (kind === 'invalid') return failed(errorMessageOf(reason));
+    if (kind === 'deadline') return failed(noAnswerWithin(timeoutMs));
+    return { kind: 'unknown', reason: errorMessageOf(reason) };
+  }
+  if (exitCode === 0) return { kind: 'passed' };
+  if (signal.aborted) return { kind: 'unknown', reason: 'ended before its time' };
+  const line = new TextDecoder().decode(output).trim().split('\n')[0]?.slice(0, DETAIL_CHARACTERS) ?? '';
+  return { kind: 'failed', reason: `the command ended with exit code ${exitCode}`, ...(line === '' ? {} : { detail: line }) };
+}
+
+function failed(reason: string): CheckResult {
+  return { kind: 'failed', reason };
+}
+
+function appended(before: Uint8Array, data: Uint8Array): Uint8Array<ArrayBuffer> {
+  const both = new Uint8Array(Math.min(OUTPUT_BYTES, before.length + data.length));
+  both.set(before);
+  both.set(data.subarray(0, both.length - before.length), before.length);
+  return both;
+}

@@ -1,0 +1,90 @@
+import { fromJson, type JsonObject } from '@bufbuild/protobuf';
+import { ProbeSchema, WorkloadSpecSchema } from '@cloudless/api';
+import { settle } from '@cloudless/base/testing';
+import { fromContainerLabels } from '../index.js';
+import { aStartOrder, AgentWorld } from '../testing/index.js';
+
+/** Paths of the fields of a probe that hold a value. */
+const LEAVES = ProbeSchema.fields.flatMap((field) =>
+  field.message?.typeName.startsWith('cloudless.') === true
+    ? field.message.fields.map((inner) => `${field.name}.${inner.name}`)
+    : [field.name],
+);
+
+const exec = (fields: JsonObject = {}): JsonObject => ({ exec: { command: ['check'] }, period: '1s', ...fields });
+const http = (fields: JsonObject): JsonObject => ({ http: { port: 'http', ...fields }, period: '1s' });
+
+/** Two probes that differ in that field only. */
+const rows: Readonly<Record<string, readonly [JsonObject, JsonObject]>> = {
+  'exec.command': [exec(), exec({ exec: { command: ['other'] } })],
+  'http.path': [http({}), http({ path: '/healthz' })],
+  'http.port': [http({}), { http: { port: 'admin' }, period: '1s' }],
+  'http.headers': [http({}), http({ headers: { a: 'b' } })],
+  'tcp.port': [
+    { tcp: { port: 'http' }, period: '1s' },
+    { tcp: { port: 'admin' }, period: '1s' },
+  ],
+  'grpc.port': [{ grpc: { port: 'http' } }, { grpc: { port: 'admin' } }],
+  'grpc.service': [{ grpc: { port: 'http' } }, { grpc: { port: 'http', service: 'shop.Cart' } }],
+  initial_delay: [exec(), exec({ initialDelay: '5s' })],
+  period: [exec(), exec({ period: '2s' })],
+  timeout: [exec(), exec({ timeout: '0.2s' })],
+  success_threshold: [exec(), exec({ successThreshold: 2 })],
+  failure_threshold: [exec(), exec({ failureThreshold: 1 })],
+};
+
+/** All that an agent does and says with a container that is not well at first and at times later, and sometimes slow to say so. */
+async function outcomeOf(name: string, probe: JsonObject): Promise<string> {
+  const world = new AgentWorld();
+  const seen: unknown[] = [];
+  let before = '';
+  const isWell = (): boolean => world.clock.now() % 13_000 > 4_500;
+  world.http = (path) => (path === '/healthz' || !isWell() ? 500 : 200);
+  world.grpc = (service) => (service !== '' || !isWell() ? 'NOT_SERVING' : 'SERVING');
+  world.deafPorts.add('*');
+  world.machine.onExec((_id, { command }) => {
+    seen.push([world.clock.now(), command]);
+    // Without an answer of the test the command hangs until its timeout.
+    const hangs = world.clock.now() < 1_100 || world.clock.now() > 25_000;
+    return hangs ? undefined : { exitCode: isWell() ? 0 : 1 };
+  });
+  await world.start();
+  const ports = [
+    { name: 'http', containerPort: 80 },
+    { name: 'admin', containerPort: 81 },
+  ];
+  const spec = fromJson(WorkloadSpecSchema, { command: ['server'], ports, [name]: probe });
+  world.coordinator.order(aStartOrder({ spec }));
+  await settle();
+  for (let step = 0; step < 350; step += 1) {
+    if (step === 20) world.deafPorts.clear();
+    if (step === 100) await deafen('http', world);
+    await world.clock.advance(100);
+    const now = JSON.stringify(world.seen());
+    if (now !== before) seen.push([world.clock.now(), now]);
+    before = now;
+  }
+  const containers = (await world.runtime.list()).map(({ labels }) => fromContainerLabels(labels)?.restarts);
+  return JSON.stringify([seen, world.probed, containers]);
+}
+
+async function deafen(portName: string, { runtime, deafPorts }: AgentWorld): Promise<void> {
+  const endpoints = (await runtime.list()).flatMap((status) => status.endpoints);
+  for (const { ip, port } of endpoints.filter((endpoint) => endpoint.portName === portName)) deafPorts.add(`${ip}:${port}`);
+}
+
+describe.each(['livenessProbe', 'readinessProbe', 'startupProbe'])('each field of %s', (name) => {
+  it('has a row', () => {
+    expect(Object.keys(rows).sort()).toEqual([...LEAVES].sort());
+  });
+
+  // Liveness and startup know only 1: the API refuses more.
+  const felt = Object.entries(rows).filter(([leaf]) => leaf !== 'success_threshold' || name === 'readinessProbe');
+  it.each(felt)('%s changes what the agent does', async (_leaf, [before, after]) => {
+    expect(await outcomeOf(name, after)).not.toBe(await outcomeOf(name, before));
+  });
+
+  it('and nothing else does: the same probe, the same outcome', async () => {
+    expect(await outcomeOf(name, exec())).toBe(await outcomeOf(name, exec()));
+  });
+});

@@ -1,0 +1,73 @@
+import { create } from '@bufbuild/protobuf';
+import { durationMs } from '@bufbuild/protobuf/wkt';
+import { CloudlessError, InvalidInputError, type Clock } from '@cloudless/base';
+import { ExecResponseSchema, ExecStartedSchema, type ExecRequest, type ExecResponse, type ExecStart } from '@cloudless/api';
+import type { ContainerRuntime, ContainerStatus, ExecEvent, ExecInput } from '@cloudless/runtime';
+import { fillSilence } from './streams.js';
+
+/** What {@link runExec} needs. */
+export interface ExecDeps {
+  readonly nodeId: string;
+  readonly runtime: ContainerRuntime;
+  readonly clock: Clock;
+  /** A caller hears something at least this often, milliseconds. */
+  readonly silenceMs: number;
+}
+
+/** Runs a command in a container, with input as it comes. It ends when `signal` is aborted. */
+export async function* runExec(
+  start: ExecStart,
+  target: { readonly containerId: ContainerStatus['containerId']; readonly replicaId: string },
+  requests: AsyncIterable<ExecRequest>,
+  { nodeId, runtime, clock, silenceMs }: ExecDeps,
+  signal: AbortSignal,
+): AsyncGenerator<ExecResponse> {
+  const { command, tty, timeout, env } = start;
+  if (command.length === 0) throw new InvalidInputError([{ field: 'start.command', message: 'must not be empty' }]);
+  if (tty !== undefined && !runtime.capabilities().includes('exec.tty')) {
+    throw new CloudlessError('unimplemented', `tty: node ${nodeId} lacks the capability exec.tty`);
+  }
+  yield create(ExecResponseSchema, { response: { case: 'started', value: create(ExecStartedSchema, { ...target, nodeId }) } });
+  const request = {
+    command,
+    input: toInput(requests, tty !== undefined),
+    ...(Object.keys(env).length === 0 ? {} : { env }),
+    ...(tty === undefined ? {} : { tty: { columns: tty.columns, rows: tty.rows } }),
+    ...(timeout === undefined ? {} : { timeoutMs: durationMs(timeout) }),
+  };
+  const responses = toResponses(runtime.exec(target.containerId, request, signal));
+  yield* fillSilence(responses, silenceMs, clock, () => create(ExecResponseSchema));
+}
+
+async function* toResponses(events: AsyncIterable<ExecEvent>): AsyncGenerator<ExecResponse> {
+  for await (const event of events) {
+    if (event.kind === 'exited') {
+      yield create(ExecResponseSchema, { response: { case: 'exit', value: { exitCode: event.exitCode } } });
+      return;
+    }
+    yield create(ExecResponseSchema, { response: { case: event.stream, value: new Uint8Array(event.data) } });
+  }
+  throw new CloudlessError('unavailable', 'the command was ended before it was done');
+}
+
+/** What comes after the first message. @throws kind `invalid` for what makes no sense there. */
+async function* toInput(requests: AsyncIterable<ExecRequest>, hasTerminal: boolean): AsyncGenerator<ExecInput> {
+  for await (const { request } of requests) {
+    switch (request.case) {
+      case 'stdin':
+        yield { kind: 'stdin', data: request.value };
+        break;
+      case 'stdinEnd':
+        yield { kind: 'end' };
+        break;
+      case 'resize':
+        if (!hasTerminal) throw new InvalidInputError([{ field: 'resize', message: 'the command has no terminal' }]);
+        yield { kind: 'resize', columns: request.value.columns, rows: request.value.rows };
+        break;
+      case 'start':
+        throw new InvalidInputError([{ field: 'start', message: 'must come once, as the first message' }]);
+      case undefined: // says nothing
+        break;
+    }
+  }
+}

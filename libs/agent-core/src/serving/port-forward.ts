@@ -1,0 +1,121 @@
+import { create } from '@bufbuild/protobuf';
+import { CloudlessError, InvalidInputError, type Clock } from '@cloudless/base';
+import {
+  Port_Protocol,
+  PortForwardResponseSchema,
+  portNameOf,
+  type Port,
+  type PortForwardRequest,
+  type PortForwardResponse,
+} from '@cloudless/api';
+import type { ContainerEndpoint } from '@cloudless/runtime';
+import { fillSilence } from './streams.js';
+import type { TcpDial, TcpStream } from './tcp-dial.js';
+
+/** A container and what its workload declares. */
+export interface ForwardTarget {
+  readonly containerId: string;
+  readonly replicaId: string;
+  readonly nodeId: string;
+  readonly endpoints: readonly ContainerEndpoint[];
+  readonly declared: readonly Port[];
+}
+
+/** What {@link forwardPort} needs. */
+export interface ForwardDeps {
+  readonly dial: TcpDial;
+  readonly clock: Clock;
+  /** A caller hears something at least this often, milliseconds. */
+  readonly silenceMs: number;
+}
+
+/** Carries one TCP connection to a declared port, until both sides have ended or `signal` is aborted. */
+export async function* forwardPort(
+  port: string,
+  target: ForwardTarget,
+  requests: AsyncIterable<PortForwardRequest>,
+  { dial, clock, silenceMs }: ForwardDeps,
+  signal: AbortSignal,
+): AsyncGenerator<PortForwardResponse> {
+  const endpoint = endpointFor(port, target);
+  const stream = await dial(endpoint.ip, endpoint.port);
+  const close = (): void => stream.destroy();
+  signal.addEventListener('abort', close, { once: true });
+  try {
+    if (signal.aborted) return;
+    const { containerId, replicaId, nodeId } = target;
+    const { portName, ip, port: number } = endpoint;
+    const value = { containerId, replicaId, nodeId, portName, ip, port: number };
+    yield create(PortForwardResponseSchema, { response: { case: 'started', value } });
+    yield* fillSilence(carry(stream, requests, signal), silenceMs, clock, () => create(PortForwardResponseSchema));
+  } finally {
+    signal.removeEventListener('abort', close);
+    close();
+  }
+}
+
+/** @throws kind `invalid` naming the ports that there are, when the wanted one is none of them. */
+function endpointFor(port: string, { replicaId, endpoints, declared }: ForwardTarget): ContainerEndpoint {
+  const ports = declared.filter(({ protocol }) => protocol === Port_Protocol.TCP);
+  const wanted = port === '' ? ports[0] : ports.find((each) => portNameOf(each) === port || String(each.containerPort) === port);
+  if (wanted === undefined) {
+    const known = ports.map((each) => `${portNameOf(each)} (${each.containerPort})`).join(', ');
+    const asked = port === '' ? '' : ` ${port}`;
+    throw new InvalidInputError([
+      {
+        field: 'port',
+        message: `replica ${replicaId} declares no TCP port${asked}; ${known === '' ? 'it has none' : `it has ${known}`}`,
+      },
+    ]);
+  }
+  const name = portNameOf(wanted);
+  const endpoint = endpoints.find(({ portName }) => portName === name);
+  if (endpoint !== undefined) return endpoint;
+  throw new CloudlessError('precondition', `port ${name} of replica ${replicaId} has no address yet`);
+}
+
+/** What the replica sends, while what the caller sends is written. */
+async function* carry(
+  stream: TcpStream,
+  requests: AsyncIterable<PortForwardRequest>,
+  signal: AbortSignal,
+): AsyncGenerator<PortForwardResponse> {
+  const failures: unknown[] = [];
+  const sent = send(stream, requests).catch((reason: unknown) => {
+    failures.push(reason);
+    stream.destroy();
+  });
+  try {
+    for await (const data of stream.data) {
+      yield create(PortForwardResponseSchema, { response: { case: 'data', value: new Uint8Array(data) } });
+    }
+    yield create(PortForwardResponseSchema, { response: { case: 'end', value: {} } });
+    await untilAborted(sent, signal);
+  } catch (reason) {
+    throw failures[0] ?? reason;
+  }
+  if (failures.length > 0) throw failures[0];
+}
+
+async function send(stream: TcpStream, requests: AsyncIterable<PortForwardRequest>): Promise<void> {
+  for await (const { request } of requests) {
+    if (request.case === 'data') await stream.write(request.value);
+    else if (request.case === 'end') break;
+    else if (request.case === 'start') {
+      throw new InvalidInputError([{ field: 'start', message: 'must come once, as the first message' }]);
+    }
+  }
+  stream.end();
+}
+
+function untilAborted(work: Promise<void>, signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    const done = (): void => {
+      signal.removeEventListener('abort', done);
+      resolve();
+    };
+    if (signal.aborted) return done();
+    signal.addEventListener('abort', done, { once: true });
+    void work.then(done);
+  });
+}

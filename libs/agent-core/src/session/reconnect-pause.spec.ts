@@ -1,0 +1,42 @@
+import { create } from '@bufbuild/protobuf';
+import { durationFromMs } from '@bufbuild/protobuf/wkt';
+import { WelcomeSchema } from '@cloudless/api';
+import { createSeededRandom } from '@cloudless/base';
+import { ReconnectPause } from './reconnect-pause.js';
+
+const welcome = (spreadMs: number, maxMs: number) =>
+  create(WelcomeSchema, { reconnectSpread: durationFromMs(spreadMs), reconnectPauseMax: durationFromMs(maxMs) });
+
+describe('ReconnectPause', () => {
+  it('dials again within 50 ms after a session, until a coordinator says otherwise', () => {
+    const pause = new ReconnectPause(createSeededRandom(1));
+    const pauses = Array.from({ length: 1_000 }, () => pause.afterSession());
+    expect(Math.min(...pauses)).toBeGreaterThan(0);
+    expect(Math.max(...pauses)).toBeLessThanOrEqual(50);
+  });
+
+  it('spreads thousands evenly over the time that the coordinator asks for', () => {
+    const tenths = new Array<number>(10).fill(0);
+    for (let agent = 0; agent < 5_000; agent += 1) {
+      const pause = new ReconnectPause(createSeededRandom(agent));
+      pause.use(welcome(1_000, 10_000));
+      const tenth = Math.min(9, Math.floor(pause.afterSession() / 100));
+      tenths[tenth] = (tenths[tenth] ?? 0) + 1;
+    }
+    for (const count of tenths) expect(count).toBeGreaterThan(400);
+  });
+
+  it('waits ever longer when nobody answers, no longer than asked for, and begins anew after a session', () => {
+    const pause = new ReconnectPause({ ...createSeededRandom(1), next: () => 0 });
+    pause.use(welcome(100, 500));
+    expect(Array.from({ length: 6 }, () => pause.afterFailure())).toEqual([50, 100, 200, 400, 500, 500]);
+    pause.afterSession();
+    expect(pause.afterFailure()).toBe(100);
+  });
+
+  it('half of each pause after a failure is random', () => {
+    const pause = new ReconnectPause({ ...createSeededRandom(1), next: () => 0.999 });
+    for (let failure = 0; failure < 20; failure += 1) pause.afterFailure();
+    expect(pause.afterFailure()).toBeCloseTo(500, -1);
+  });
+});
