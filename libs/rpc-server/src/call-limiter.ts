@@ -1,5 +1,5 @@
 import { errorFields, type Clock, type Log } from '@cloudless/base';
-import { Code, ConnectError, type Interceptor } from '@connectrpc/connect';
+import { Code, ConnectError, createContextKey, type ContextKey, type Interceptor } from '@connectrpc/connect';
 import { CallScope } from './call-scope.js';
 
 /** What {@link CallLimiter} needs. */
@@ -8,6 +8,29 @@ export interface CallLimiterSettings {
   readonly log: Log;
   readonly unaryDeadlineMs: number;
 }
+
+/** Ends a call from outside of its handler. */
+export class CallControl {
+  private reason: ConnectError | undefined;
+  private onEnd: ((reason: ConnectError) => void) | undefined;
+
+  /** Ends the call with `reason`, also when its handler has not begun. Only the first reason counts. */
+  end(reason: ConnectError): void {
+    this.reason ??= reason;
+    this.onEnd?.(this.reason);
+  }
+
+  /** One listener; it is called at once when the call is to end already. */
+  listen(onEnd: (reason: ConnectError) => void): void {
+    this.onEnd = onEnd;
+    if (this.reason !== undefined) onEnd(this.reason);
+  }
+}
+
+/** The control of a call, put there by who may end it. */
+export const callControlKey: ContextKey<CallControl | undefined> = createContextKey<CallControl | undefined>(undefined, {
+  description: 'control of the call',
+});
 
 /** Headers by which clients state a deadline, in Connect and in gRPC. */
 const DEADLINE_HEADERS = ['connect-timeout-ms', 'grpc-timeout'];
@@ -40,6 +63,8 @@ export class CallLimiter {
     };
     try {
       if (req.stream && this.endReason !== undefined) scope.abort(this.endReason);
+      req.contextValues.get(callControlKey)?.listen((reason) => scope.abort(reason));
+      if (scope.signal.aborted) throw scope.signal.reason;
       const response = await scope.race(next({ ...req, signal: scope.signal }));
       if (!response.stream) {
         ended();

@@ -59,10 +59,18 @@ export class CallScope {
         const items = source[Symbol.asyncIterator]();
         // A handler that heeds no signal may never answer this: nobody waits for it.
         const leave = (): void => void items.return?.().then(undefined, () => undefined);
+        // Between two items nobody waits for the handler; it is not to be kept until somebody does, as a slow reader may never.
+        const onAbort = (): void => {
+          if (!waiting) leave();
+        };
+        let waiting = false;
+        this.signal.addEventListener('abort', onAbort, { once: true });
         return {
-          next: () =>
-            this.race(items.next()).then(
+          next: () => {
+            waiting = true;
+            return this.race(this.signal.aborted ? Promise.reject(this.signal.reason) : items.next()).then(
               (result) => {
+                waiting = false;
                 if (result.done === true) end({});
                 return result;
               },
@@ -71,7 +79,8 @@ export class CallScope {
                 leave();
                 throw reason;
               },
-            ),
+            );
+          },
           return: (value?: unknown) => {
             end({});
             leave();

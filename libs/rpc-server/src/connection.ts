@@ -33,6 +33,8 @@ export interface ConnectionSettings {
   readonly log: Log;
   readonly headTimeoutMs: number;
   readonly idleTimeoutMs: number;
+  /** Called when the connection gets its first call of several, and when its last one has ended. */
+  readonly onWork?: (connection: ServerConnection, work: 'began' | 'ended') => void;
 }
 
 /** The server's side of a {@link Connection}: counts its calls, and ends it when none comes for too long. */
@@ -49,7 +51,7 @@ export class ServerConnection implements Connection {
 
   constructor(
     readonly id: string,
-    private readonly socket: Socket,
+    readonly socket: Socket,
     private readonly settings: ConnectionSettings,
   ) {
     this.remoteAddress = socket.remoteAddress ?? '';
@@ -69,13 +71,19 @@ export class ServerConnection implements Connection {
   callBegan(): void {
     this.calls += 1;
     this.timer.cancel();
+    if (this.calls === 1) this.settings.onWork?.(this, 'began');
   }
 
   callEnded(): void {
     this.calls -= 1;
     if (this.calls > 0 || this.closed) return;
+    this.settings.onWork?.(this, 'ended');
     if (this.draining && this.drainSession === undefined) this.socket.destroySoon();
     else this.restartTimer(this.settings.idleTimeoutMs, 'idle');
+  }
+
+  get isClosed(): boolean {
+    return this.closed;
   }
 
   pinged(): void {

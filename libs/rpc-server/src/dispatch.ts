@@ -2,10 +2,14 @@ import { errorFields, type Clock, type Log } from '@cloudless/base';
 import { Code, ConnectError, createContextValues } from '@connectrpc/connect';
 import { universalRequestFromNodeRequest, universalResponseToNodeResponse } from '@connectrpc/connect-node';
 import type { UniversalHandler, UniversalServerResponse } from '@connectrpc/connect/protocol';
+import type { AdmittedCall, CallGate, IncomingCall } from './call-gate.js';
+import { CallControl, callControlKey } from './call-limiter.js';
 import { connectionKey, type ServerConnection } from './connection.js';
 import { guardRequest } from './guard.js';
 import type { AnyRequest, AnyResponse } from './http-types.js';
 import { withInputErrors } from './input-errors.js';
+import { inspectBody } from './inspect-body.js';
+import type { RpcLimits } from './options.js';
 import { isPowerOfTen } from './power-of-ten.js';
 import { bodyOf, endAfterUpload, limitUpload } from './upload.js';
 
@@ -15,6 +19,8 @@ export interface DispatchSettings {
   readonly clock: Clock;
   readonly log: Log;
   readonly bodyTimeoutMs: number;
+  readonly gate: CallGate;
+  readonly limits: RpcLimits;
   readonly maxHeaderBytes: number;
   readonly allowedOrigins: readonly string[];
 }
@@ -24,7 +30,7 @@ export type Dispatch = (connection: ServerConnection | undefined, request: AnyRe
 
 /** Puts the guard, the time limit of request bodies and texts for refusals before and after Connect's handlers. */
 export function createDispatch(settings: DispatchSettings): Dispatch {
-  const { log } = settings;
+  const { log, gate } = settings;
   const byPath = new Map(settings.handlers.map((handler) => [handler.requestPath, handler]));
 
   const serve = async (
@@ -34,17 +40,39 @@ export function createDispatch(settings: DispatchSettings): Dispatch {
     response: AnyResponse,
   ) => {
     limitUpload(settings, handler, request, response);
-    const contextValues = createContextValues().set(connectionKey, connection);
+    const control = new CallControl();
+    const contextValues = createContextValues().set(connectionKey, connection).set(callControlKey, control);
     try {
       const universal = universalRequestFromNodeRequest(request, response, undefined, contextValues);
-      const result = withText(await withInputErrors(handler)({ ...universal, body: bodyOf(request) }), handler);
-      const body = result.body === undefined ? undefined : endAfterUpload(result.body, handler, request);
-      await universalResponseToNodeResponse({ ...result, ...(body === undefined ? {} : { body }) }, response);
+      const { header, signal } = universal;
+      const call: IncomingCall = { handler, connection, request, response, header, signal, control };
+      const { body, finishing } = await admit(call);
+      const inspected = inspectBody(handler, { header, body }, settings.limits);
+      const result = withText(await withInputErrors(handler)({ ...universal, ...inspected }), handler);
+      const answer = result.body && gate.pace(endAfterUpload(finishing(result.body), handler, request), call);
+      await universalResponseToNodeResponse({ ...result, ...(answer === undefined ? {} : { body: answer }) }, response);
     } catch (reason) {
       // Whoever could be told has gone: the answer could not be written. Handlers' own faults never come here.
-      const level = ConnectError.from(reason).code === Code.Aborted ? 'debug' : 'warn';
+      const gone = response.destroyed || clientGone(request) || ConnectError.from(reason).code === Code.Aborted;
+      const level = gone ? 'debug' : 'warn';
       log[level]('rpc answer not delivered', { rpc: handler.method.name, connectionId: connection?.id, ...errorFields(reason) });
       response.destroy();
+    }
+  };
+
+  /** What is refused goes on to Connect without a body: it knows how each protocol tells an error. */
+  const admit = async (call: IncomingCall): Promise<AdmittedCall> => {
+    const { handler, request, header, signal, control } = call;
+    const finishing = (answer: AsyncIterable<Uint8Array>): AsyncIterable<Uint8Array> => answer;
+    const isCall =
+      handler.allowedMethods.includes(request.method ?? '') && handler.supportedContentType(header.get('content-type') ?? '');
+    if (!isCall) return { body: bodyOf(request), finishing };
+    try {
+      return await gate.admit(call);
+    } catch (reason) {
+      if (signal.aborted || !(reason instanceof ConnectError)) throw reason;
+      control.end(reason);
+      return { body: failing(reason), finishing };
     }
   };
 
@@ -98,6 +126,14 @@ const HELP: Readonly<Record<number, string>> = {
   415: 'this content type is not served; use application/json or application/proto (Connect), application/grpc or application/grpc-web',
   505: 'streams in both directions need HTTP/2; try --http2-prior-knowledge',
 };
+
+function clientGone(request: AnyRequest): boolean {
+  return 'stream' in request ? request.stream.destroyed || request.stream.closed : request.destroyed || request.socket.destroyed;
+}
+
+function failing(reason: ConnectError): AsyncIterable<Uint8Array> {
+  return { [Symbol.asyncIterator]: () => ({ next: () => Promise.reject(reason) }) };
+}
 
 async function* once(text: string): AsyncIterable<Uint8Array> {
   yield Buffer.from(text);

@@ -1,6 +1,7 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import { checkHostHeader, checkOrigin } from '@cloudless/identity';
 import { cors } from '@connectrpc/connect';
+import { RETRY_AFTER_HEADER } from './refusal.js';
 
 /** What the guard needs to know of a request, in either version of HTTP. */
 export interface GuardedRequest {
@@ -33,7 +34,13 @@ export function guardRequest(request: GuardedRequest, allowedOrigins: readonly s
   if (origin === undefined) return { kind: 'pass', headers: {} };
   const shared = { 'Access-Control-Allow-Origin': origin, Vary: 'Origin' };
   if (request.method !== 'OPTIONS' || headers['access-control-request-method'] === undefined) {
-    return { kind: 'pass', headers: { ...shared, 'Access-Control-Expose-Headers': cors.exposedHeaders.join(', ') } };
+    return {
+      kind: 'pass',
+      headers: {
+        ...shared,
+        'Access-Control-Expose-Headers': [...cors.exposedHeaders, 'Retry-After', RETRY_AFTER_HEADER].join(', '),
+      },
+    };
   }
   return {
     kind: 'preflight',

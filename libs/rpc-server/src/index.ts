@@ -1,6 +1,9 @@
 export { startRpcServer } from './start-rpc-server.js';
 export { defaultRpcLimits } from './options.js';
-export type { RpcLimits, RpcServer, RpcServerOptions } from './options.js';
+export type { RpcLimits, RpcLoad, RpcServer, RpcServerOptions } from './options.js';
+export { LANES } from './lanes.js';
+export type { CallClass, ClassOf, Lane, LaneLimits } from './lanes.js';
+export type { LaneLoad, ShedReason } from './admission.js';
 export { connectionKey } from './connection.js';
 export type { Connection } from './connection.js';
 export { HealthState } from './health.js';

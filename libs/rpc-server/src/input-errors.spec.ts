@@ -21,7 +21,12 @@ describe('malformed JSON', () => {
     {
       name: 'an unknown enum value',
       body: '{"spec":{"rollout":{"strategy":"ROLING"}}}',
-      says: 'Rollout.Strategy from JSON: "ROLING"',
+      says: 'spec.rollout.strategy: "ROLING" is not one of ROLLING_UPDATE, RECREATE, BLUE_GREEN',
+    },
+    {
+      name: 'an unknown enum value in a list',
+      body: '{"spec":{"ports":[{"containerPort":80,"protocol":"SCTP"}]}}',
+      says: 'spec.ports[].protocol: "SCTP" is not one of TCP, UDP',
     },
     {
       name: 'a text for a number',

@@ -1,16 +1,20 @@
 import { Code } from '@connectrpc/connect';
 import type { UniversalHandler, UniversalHandlerFn, UniversalServerResponse } from '@connectrpc/connect/protocol';
+import { explainEnumError } from './enum-errors.js';
 
 /**
  * Connect answers a message that is not valid protobuf with INTERNAL, as if the server were at fault, and does not say which message it was;
  * nothing sees that error on its way but the response. So it is put right there: INVALID_ARGUMENT, naming the type.
- * Malformed JSON needs none of this: Connect says INVALID_ARGUMENT, and names field or key.
+ * Of malformed JSON Connect says INVALID_ARGUMENT, and names field or key; but for an unknown enum value, whose field is added here.
  */
 export function withInputErrors(handler: UniversalHandler): UniversalHandlerFn {
-  const repair = (message: string): string | undefined =>
-    message.startsWith(CONNECT_PREFIX)
-      ? `not a valid ${handler.method.input.typeName} in the binary format: ${message.slice(CONNECT_PREFIX.length)}`
+  const { input } = handler.method;
+  const repair: Repair = (code, message) => {
+    if (code === Code.InvalidArgument) return explainEnumError(input, message);
+    return code === Code.Internal && message.startsWith(CONNECT_PREFIX)
+      ? `not a valid ${input.typeName} in the binary format: ${message.slice(CONNECT_PREFIX.length)}`
       : undefined;
+  };
   return async (request) => {
     const response = await handler(request);
     const type = response.header?.get('Content-Type') ?? '';
@@ -20,7 +24,7 @@ export function withInputErrors(handler: UniversalHandler): UniversalHandlerFn {
     if (type.startsWith('application/grpc')) return { ...response, body: thenRepairTrailer(response, response.body, repair) };
     if (type.startsWith('application/connect+'))
       return { ...response, body: mapChunks(response.body, (chunk) => repairConnectEnd(chunk, repair)) };
-    return response.status === 500 ? repairConnectUnary(response, response.body, repair) : response;
+    return response.status === 500 || response.status === 400 ? repairConnectUnary(response, response.body, repair) : response;
   };
 }
 
@@ -28,7 +32,7 @@ export function withInputErrors(handler: UniversalHandler): UniversalHandlerFn {
 const CONNECT_PREFIX = 'parse binary: ';
 
 /** The better message, or undefined when the error is another one. */
-type Repair = (message: string) => string | undefined;
+type Repair = (code: Code, message: string) => string | undefined;
 
 /** Flags of an envelope: in Connect it ends the stream, in gRPC-Web it holds the trailer. Compressed ones are left as they are. */
 const CONNECT_END = 0b10;
@@ -43,8 +47,8 @@ async function* thenRepairTrailer(
 ): AsyncIterable<Uint8Array> {
   yield* body;
   const { trailer } = response;
-  if (trailer?.get('grpc-status') !== String(Code.Internal)) return;
-  const message = repair(decodeURIComponent(trailer.get('grpc-message') ?? ''));
+  if (trailer === undefined) return;
+  const message = repair(Number(trailer.get('grpc-status')), decodeURIComponent(trailer.get('grpc-message') ?? ''));
   if (message === undefined) return;
   trailer.set('grpc-status', String(Code.InvalidArgument));
   trailer.set('grpc-message', encodeURIComponent(message));
@@ -62,8 +66,7 @@ function repairGrpcWebEnd(chunk: Uint8Array, repair: Repair): Uint8Array {
       .filter((line) => line.includes(':'))
       .map((line): [string, string] => [line.slice(0, line.indexOf(':')), line.slice(line.indexOf(':') + 1).trim()]),
   );
-  if (fields.get('grpc-status') !== String(Code.Internal)) return chunk;
-  const message = repair(decodeURIComponent(fields.get('grpc-message') ?? ''));
+  const message = repair(Number(fields.get('grpc-status')), decodeURIComponent(fields.get('grpc-message') ?? ''));
   if (message === undefined) return chunk;
   fields.set('grpc-status', String(Code.InvalidArgument));
   fields.set('grpc-message', encodeURIComponent(message));
@@ -82,7 +85,7 @@ async function repairConnectUnary(
   body: AsyncIterable<Uint8Array>,
   repair: Repair,
 ): Promise<UniversalServerResponse> {
-  if (response.header?.has('Content-Encoding')) return response;
+  if (response.header?.has('Content-Encoding') || response.header?.get('Content-Type') !== 'application/json') return response;
   const chunks: Uint8Array[] = [];
   for await (const chunk of body) chunks.push(chunk);
   const whole = Buffer.concat(chunks);
@@ -94,13 +97,17 @@ async function repairConnectUnary(
   return { ...response, status: 400, header, body: iterableOf(bytes) };
 }
 
+/** The codes of errors that may be repaired, as Connect writes them. */
+const JSON_CODES: Readonly<Record<string, Code>> = { internal: Code.Internal, invalid_argument: Code.InvalidArgument };
+
 interface ConnectErrorJson {
   readonly code?: string;
   readonly message?: string;
 }
 
 function repairJson(error: ConnectErrorJson, repair: Repair): ConnectErrorJson | undefined {
-  const message = error.code === 'internal' ? repair(error.message ?? '') : undefined;
+  const code = JSON_CODES[error.code ?? ''];
+  const message = code === undefined ? undefined : repair(code, error.message ?? '');
   return message === undefined ? undefined : { ...error, code: 'invalid_argument', message };
 }
 

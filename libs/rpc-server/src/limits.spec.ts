@@ -1,3 +1,4 @@
+import * as http from 'node:http';
 import * as http2 from 'node:http2';
 import * as net from 'node:net';
 import { once } from 'node:events';
@@ -170,16 +171,44 @@ describe('size limits', () => {
     session.destroy();
   });
 
-  it('closes sockets beyond the limit, and says so once', async () => {
+  it('beyond the limit a new connection takes the place of one that never called, then of one at rest, and the log says so once', async () => {
     const log = aLog();
-    const server = await open({ limits: { maxConnections: 1 }, log });
-    const { address } = server;
-    const first = net.connect(address.port, address.host);
-    await once(first, 'connect');
-    await untilOpen(server, 1);
-    for (let count = 0; count < 3; count += 1) await once(net.connect(address.port, address.host).resume(), 'close');
-    expect(log.lines.filter(({ message }) => message.startsWith('connections refused'))).toHaveLength(1);
-    first.destroy();
+    const server = await open({ limits: { maxConnections: 2 }, log });
+    const { url, address } = server;
+    const agent = new http.Agent({ keepAlive: true, maxSockets: 1 });
+    await http1(url, {}, agent);
+    const silent = net.connect(address.port, address.host).resume();
+    const cut = once(silent, 'close');
+    await once(silent, 'connect');
+    expect(await http1(url, { body: '{}' })).toMatchObject({ status: 200 });
+    await cut;
+    expect(await http1(url, { body: '{}' }, agent)).toMatchObject({ status: 200 }); // it was at rest, and stayed
+    const others = [1, 2].map(() => net.connect(address.port, address.host).resume());
+    await Promise.all(others.map((socket) => once(socket, 'connect')));
+    expect(await http1(url, { body: '{}' })).toMatchObject({ status: 200 });
+    expect(log.lines.filter(({ message }) => message.startsWith('connections closed'))).toHaveLength(1);
+    expect(server.load().connectionsDropped).toBeGreaterThanOrEqual(2);
+    agent.destroy();
+  });
+
+  it('beyond the limit a new connection is closed when calls are open on all others', async () => {
+    const called = aGate();
+    const { url, address } = await open({
+      limits: { maxConnections: 1 },
+      routes: (router) =>
+        router.rpc(CoordinatorService.method.watchWorkloads, async function* (_request, { signal }) {
+          yield {};
+          called.pass();
+          await new Promise((resolve) => signal.addEventListener('abort', resolve));
+        }),
+    });
+    const stream = createClient(CoordinatorService, createGrpcTransport({ baseUrl: url }))
+      .watchWorkloads({})
+      [Symbol.asyncIterator]();
+    await stream.next();
+    await called.passed;
+    await once(net.connect(address.port, address.host).resume(), 'close');
+    void stream.return?.();
   });
 });
 

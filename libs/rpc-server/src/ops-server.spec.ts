@@ -36,6 +36,12 @@ describe('startOpsServer', () => {
         body: { status: 'ok' },
       });
     }
+    const degraded = await open({ health: () => ({ ok: true, degraded: ['disk full'] }) });
+    const { status, body } = await degraded.get('/health');
+    expect({ status, body: JSON.parse(body.toString()) }).toEqual({
+      status: 200,
+      body: { status: 'degraded', reasons: ['disk full'] },
+    });
     const metrics = await get('/metrics');
     expect(metrics).toMatchObject({ status: 200, headers: { 'content-type': 'text/plain; version=0.0.4; charset=utf-8' } });
     expect(metrics.body.toString()).toBe('up 1\n');

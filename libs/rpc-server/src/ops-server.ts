@@ -3,8 +3,9 @@ import { errorFields, errorMessageOf, silentLog, type Clock, type Log } from '@c
 import { guardRequest } from './guard.js';
 import { listenOnLoopback } from './listen.js';
 
-/** What a probe finds. */
-export type HealthReport = { readonly ok: true } | { readonly ok: false; readonly reasons: readonly string[] };
+/** What a probe finds. `degraded` says what does not work although the process is to be left running. */
+export type HealthReport =
+  { readonly ok: true; readonly degraded?: readonly string[] } | { readonly ok: false; readonly reasons: readonly string[] };
 
 /** What {@link startOpsServer} needs. */
 export interface OpsServerOptions {
@@ -40,7 +41,8 @@ const ANSWER_WITHIN_MS = 5_000;
 const MAX_CONNECTIONS = 256;
 
 /**
- * Starts the server for `/health`, `/ready` and `/metrics`. The first two answer 200 `{"status":"ok"}`, or 503 with `reasons`.
+ * Starts the server for `/health`, `/ready` and `/metrics`. The first two answer 200 `{"status":"ok"}`, or `degraded` with
+ * `reasons`, or 503 with `reasons`.
  * @throws CloudlessError `precondition` when the host is not loopback, `invalid`, `unavailable` or `denied` about the port.
  */
 export async function startOpsServer(options: OpsServerOptions): Promise<OpsServer> {
@@ -92,7 +94,9 @@ interface Page {
 }
 
 function toPage(report: HealthReport): Page {
-  return report.ok ? jsonPage(200, { status: 'ok' }) : refusal(503, 'unavailable', report.reasons);
+  if (!report.ok) return refusal(503, 'unavailable', report.reasons);
+  const { degraded = [] } = report;
+  return degraded.length === 0 ? jsonPage(200, { status: 'ok' }) : refusal(200, 'degraded', degraded);
 }
 
 function refusal(status: number, name: string, reasons: readonly string[]): Page {

@@ -3,17 +3,20 @@ import * as http2 from 'node:http2';
 import * as net from 'node:net';
 import { silentLog, type Log } from '@cloudless/base';
 import { Code, ConnectError, createConnectRouter, type ConnectRouter } from '@connectrpc/connect';
-import { compressionBrotli, compressionGzip } from '@connectrpc/connect-node';
 import type { UniversalHandler } from '@connectrpc/connect/protocol';
 import { Health } from '@cloudless/api/grpc';
+import { CallGate } from './call-gate.js';
 import { CallLimiter } from './call-limiter.js';
+import { ConnectionPool } from './connection-pool.js';
 import { ServerConnection } from './connection.js';
 import { createDispatch, type Dispatch } from './dispatch.js';
 import { HealthState, healthRoutes } from './health.js';
+import { COMPRESSIONS } from './inspect-body.js';
 import { listenOnLoopback, type ListenAddress } from './listen.js';
-import { defaultRpcLimits, type RpcLimits, type RpcServer, type RpcServerOptions } from './options.js';
+import { defaultRpcLimits, type RpcLimits, type RpcLoad, type RpcServer, type RpcServerOptions } from './options.js';
 import { isPowerOfTen } from './power-of-ten.js';
 import { reflectionRoutes } from './reflection.js';
+import { ResetLimit } from './reset-limit.js';
 import { sniffProtocol } from './sniff-protocol.js';
 
 /**
@@ -31,10 +34,11 @@ class PlaintextServer implements RpcServer {
   private readonly log: Log;
   private readonly health: HealthState;
   private readonly limiter: CallLimiter;
+  private readonly gate: CallGate;
   private readonly listener = net.createServer({ allowHalfOpen: true, noDelay: true });
   private readonly http1: http.Server;
   private readonly http2: http2.Http2Server;
-  private readonly connections = new Map<net.Socket, ServerConnection>();
+  private readonly connections: ConnectionPool;
   private readonly sessions = new WeakMap<http2.Http2Session, ServerConnection>();
   private readonly answering = new Set<http.ServerResponse>();
   private readonly dispatch: Dispatch;
@@ -46,9 +50,13 @@ class PlaintextServer implements RpcServer {
   constructor(private readonly options: RpcServerOptions) {
     const limits = (this.limits = { ...defaultRpcLimits, ...options.limits });
     const log = (this.log = options.log ?? silentLog);
+    this.connections = new ConnectionPool(limits.maxConnections);
     this.health = options.health ?? new HealthState();
     this.limiter = new CallLimiter({ clock: options.clock, log, unaryDeadlineMs: limits.unaryDeadlineMs });
+    this.gate = new CallGate({ ...options, limits, log });
     this.dispatch = createDispatch({
+      gate: this.gate,
+      limits,
       handlers: this.createHandlers(),
       clock: options.clock,
       log,
@@ -65,9 +73,7 @@ class PlaintextServer implements RpcServer {
       maxSessionRejectedStreams: limits.maxSessionRejectedStreams,
     });
     this.http2.on('request', (request, response) => this.onHttp2Request(request, response));
-    this.listener.maxConnections = limits.maxConnections;
     this.listener.on('connection', (socket) => this.onConnection(socket));
-    this.listener.on('drop', () => this.onDrop());
   }
 
   async listen(): Promise<void> {
@@ -89,6 +95,10 @@ class PlaintextServer implements RpcServer {
     return this.connections.size;
   }
 
+  load(): RpcLoad {
+    return { ...this.gate.load(), connections: this.connections.size, connectionsDropped: this.dropped };
+  }
+
   close(graceMs = 0): Promise<void> {
     return (this.closing ??= this.shutDown(graceMs));
   }
@@ -98,15 +108,15 @@ class PlaintextServer implements RpcServer {
     this.health.setAll('notServing');
     this.limiter.endStreams(new ConnectError('the server is shutting down', Code.Unavailable));
     for (const response of this.answering) response.shouldKeepAlive = false;
-    for (const connection of [...this.connections.values()]) connection.drain();
+    for (const connection of this.connections.all) connection.drain();
     const destroyAll = (): void => {
-      for (const connection of [...this.connections.values()]) connection.destroy();
+      for (const connection of this.connections.all) connection.destroy();
     };
     if (graceMs <= 0) destroyAll();
     const timer = this.options.clock.setTimer(Math.max(0, graceMs), destroyAll);
     await closed;
     // The listener is closed a moment before its last sockets say that they are.
-    await Promise.all([...this.connections.keys()].map((socket) => new Promise((resolve) => socket.once('close', resolve))));
+    await Promise.all(this.connections.sockets.map((socket) => new Promise((resolve) => socket.once('close', resolve))));
     timer.cancel();
   }
 
@@ -114,32 +124,43 @@ class PlaintextServer implements RpcServer {
     const { routes, interceptors = [], reflectedServices = [] } = this.options;
     const { readMaxBytes, maxTimeoutMs } = this.limits;
     const router: ConnectRouter = createConnectRouter({
-      acceptCompression: [compressionGzip, compressionBrotli],
+      acceptCompression: COMPRESSIONS,
       interceptors: [this.limiter.interceptor, ...interceptors],
       jsonOptions: { ignoreUnknownFields: false, alwaysEmitImplicit: true },
       readMaxBytes,
       maxTimeoutMs,
     });
     routes(router);
+    for (const { method } of router.handlers) this.gate.register(method);
+    const ofOthers = router.handlers.length;
     for (const { service } of router.handlers) {
       if (this.health.statusOf(service.typeName) === undefined) this.health.set(service.typeName, 'serving');
     }
     healthRoutes(router, this.health);
     reflectionRoutes(router, [...reflectedServices, Health]);
+    for (const { method, service } of router.handlers.slice(ofOthers))
+      this.gate.register(method, { lane: service.typeName === Health.typeName ? 'control' : 'read' });
     return router.handlers;
   }
 
   private onConnection(socket: net.Socket): void {
     const { clock, onConnection } = this.options;
     const { headTimeoutMs, idleTimeoutMs } = this.limits;
+    const room = this.connections.makeRoom();
+    if (room !== 'room') this.onDrop();
+    if (room === 'full') {
+      socket.destroy();
+      return;
+    }
     const connection = new ServerConnection(`c${this.nextConnection++}`, socket, {
       clock,
       log: this.log,
       headTimeoutMs,
       idleTimeoutMs,
+      onWork: (worker, work) => (work === 'began' ? this.connections.busy(worker) : this.connections.atRest(worker)),
     });
-    this.connections.set(socket, connection);
-    socket.once('close', () => this.connections.delete(socket));
+    this.connections.add(socket, connection);
+    socket.once('close', () => this.connections.remove(socket));
     sniffProtocol(socket, (protocol) => {
       if (protocol === 'h2') this.serveHttp2(socket, connection);
       else this.serveHttp1(socket);
@@ -158,9 +179,15 @@ class PlaintextServer implements RpcServer {
       this.sessions.set(session, connection);
       connection.becomeSession(() => session.close());
       session.on('ping', () => connection.pinged());
+      const resets = new ResetLimit(this.options.clock, this.limits);
       session.on('stream', (stream) => {
         connection.callBegan();
-        stream.once('close', () => connection.callEnded());
+        stream.once('close', () => {
+          connection.callEnded();
+          if (stream.rstCode === http2.constants.NGHTTP2_NO_ERROR || resets.allows()) return;
+          this.log.warn('session destroyed, its client resets too many streams', { connectionId: connection.id });
+          connection.destroy();
+        });
       });
     };
     socket.allowHalfOpen = false;
@@ -189,6 +216,6 @@ class PlaintextServer implements RpcServer {
   private onDrop(): void {
     this.dropped += 1;
     if (!isPowerOfTen(this.dropped)) return;
-    this.log.warn('connections refused, too many are open', { open: this.connections.size, refused: this.dropped });
+    this.log.warn('connections closed, too many are open', { open: this.connections.size, closed: this.dropped });
   }
 }

@@ -1,0 +1,169 @@
+import { ManualClock, settle } from '@cloudless/base/testing';
+import { Code, ConnectError } from '@connectrpc/connect';
+import { Admission, type AdmissionSettings } from './admission.js';
+import type { Lane } from './lanes.js';
+import { defaultRpcLimits } from './options.js';
+import type { OverloadLevel } from './overload.js';
+import { RETRY_AFTER_HEADER } from './refusal.js';
+
+const never = new AbortController().signal;
+const roomy = { running: 100, waiting: 100, waitMs: 1_000 };
+
+/** An admission whose turns of the event loop the test makes. */
+function anAdmission(override: Partial<AdmissionSettings> = {}) {
+  const clock = new ManualClock();
+  const turns: (() => void)[] = [];
+  const admission = new Admission({
+    clock,
+    lanes: { control: roomy, stop: roomy, write: roomy, read: roomy },
+    runningPerPrincipal: 16,
+    callsPerTurn: 2,
+    overload: () => 0,
+    nextTurn: (action) => void turns.push(action),
+    ...override,
+  });
+  const begun: string[] = [];
+  const refused: Record<string, ConnectError> = {};
+  const ends = new Map<string, () => void>();
+  const call = (lane: Lane, principal: string, name = principal, signal = never): void => {
+    admission.admit(lane, principal, signal).then(
+      (end) => {
+        begun.push(name);
+        ends.set(name, end);
+      },
+      (reason: unknown) => (refused[name] = reason as ConnectError),
+    );
+  };
+  const turn = async (): Promise<readonly string[]> => {
+    await settle();
+    const before = begun.length;
+    for (const action of turns.splice(0)) action();
+    await settle();
+    return begun.slice(before);
+  };
+  return { admission, clock, call, turn, begun, refused, ends };
+}
+
+describe('who begins', () => {
+  it('is the most important lane, but each lane begins one call a turn', async () => {
+    const { call, turn, begun } = anAdmission({ callsPerTurn: 2 });
+    for (const lane of ['read', 'write', 'stop'] as const) for (const n of [1, 2, 3, 4]) call(lane, lane, `${lane}${n}`);
+    await settle();
+    expect(begun).toEqual(['read1', 'read2', 'write1', 'stop1']); // the first came when nobody else was there
+    expect(await turn()).toEqual(['stop2', 'stop3', 'write2', 'read3']);
+    expect(await turn()).toEqual(['stop4', 'write3', 'read4']);
+    expect(await turn()).toEqual(['write4']);
+  });
+
+  it('is one call of each lane a turn while the process is overloaded, and control at once', async () => {
+    const { call, turn, begun } = anAdmission({ callsPerTurn: 8, overload: () => 1 });
+    for (const n of [1, 2, 3]) call('stop', 's', `stop${n}`);
+    for (const n of [1, 2, 3]) call('control', 'agent', `control${n}`);
+    await settle();
+    expect(begun).toEqual(['stop1', 'control1', 'control2', 'control3']);
+    expect(await turn()).toEqual(['stop2']);
+  });
+
+  it('is each client in turn', async () => {
+    const { call, turn } = anAdmission({ callsPerTurn: 3 });
+    for (let n = 1; n <= 50; n += 1) call('read', 'flood', `flood${n}`);
+    call('read', 'single');
+    expect(await turn()).toContain('single');
+  });
+
+  it('is nobody beyond the share of a client and of a lane, until a call has ended', async () => {
+    const { call, turn, begun, ends } = anAdmission({
+      callsPerTurn: 100,
+      runningPerPrincipal: 1,
+      lanes: { ...defaultRpcLimits.lanes, write: { ...roomy, running: 2 } },
+    });
+    for (const name of ['a1', 'a2', 'b1', 'c1']) call('write', name.slice(0, 1), name);
+    await turn();
+    expect(begun).toEqual(['a1', 'b1']);
+    ends.get('b1')?.();
+    await settle();
+    expect(begun).toEqual(['a1', 'b1', 'c1']); // a2 came first, but a has its share
+    for (const name of ['a1', 'a1', 'a1']) ends.get(name)?.(); // once is enough
+    await settle();
+    expect(begun).toEqual(['a1', 'b1', 'c1', 'a2']);
+  });
+
+  it('is not who may not, until something has changed', async () => {
+    let mayBegin = false;
+    const { admission, call, begun } = anAdmission({ mayBegin: () => mayBegin });
+    call('read', 'a');
+    call('control', 'agent');
+    await settle();
+    expect(begun).toEqual(['agent']);
+    mayBegin = true;
+    admission.wake();
+    await settle();
+    expect(begun).toEqual(['agent', 'a']);
+  });
+});
+
+describe('who is refused', () => {
+  it('has waited too long, and hears when to come again', async () => {
+    const { admission, clock, call, refused } = anAdmission({ mayBegin: () => false });
+    call('read', 'a');
+    await clock.advance(999);
+    expect(refused).toEqual({});
+    await clock.advance(1);
+    expect(refused['a']).toMatchObject({
+      code: Code.ResourceExhausted,
+      rawMessage: 'the call waited too long among other read calls; try again in 1 s',
+    });
+    expect(refused['a']?.metadata.get(RETRY_AFTER_HEADER)).toBe('1000');
+    expect(admission.load().read).toMatchObject({ running: 0, waiting: 0, shed: { waited: 1 } });
+    expect(clock.pendingTimers).toBe(0);
+  });
+
+  it('has the most in a full queue: its newest call gives way to another client, and its own is refused', async () => {
+    const lanes = { ...defaultRpcLimits.lanes, read: { ...roomy, waiting: 2 } };
+    const { call, refused } = anAdmission({ mayBegin: () => false, lanes });
+    call('read', 'a', 'a1');
+    call('read', 'a', 'a2');
+    call('read', 'a', 'a3');
+    call('read', 'b', 'b1');
+    await settle();
+    expect(Object.keys(refused)).toEqual(['a3', 'a2']);
+    expect(refused['a3']?.rawMessage).toBe('the server has too many read calls waiting; try again in 1 s');
+  });
+
+  it('has gone', async () => {
+    const { admission, clock, call, refused } = anAdmission({ mayBegin: () => false });
+    const client = new AbortController();
+    call('read', 'a', 'a', client.signal);
+    client.abort(new ConnectError('gone', Code.Canceled));
+    call('read', 'b', 'b', client.signal);
+    await settle();
+    expect(Object.values(refused).map(({ code }) => code)).toEqual([Code.Canceled, Code.Canceled]);
+    expect([admission.load().read.waiting, clock.pendingTimers]).toEqual([0, 0]);
+  });
+
+  it.each<{ level: OverloadLevel; sheds: readonly string[] }>([
+    { level: 0, sheds: [] },
+    { level: 1, sheds: ['a second read'] },
+    { level: 2, sheds: ['read', 'a second read'] },
+    { level: 3, sheds: ['write', 'read', 'a second read'] },
+  ])('at overload level $level: $sheds', async ({ level, sheds }) => {
+    const { admission, call } = anAdmission({ overload: () => level });
+    call('read', 'busy');
+    await settle();
+    const found: string[] = [];
+    const check = (what: string, lane: Lane, principal: string): void => {
+      try {
+        admission.check(lane, principal);
+      } catch (reason) {
+        expect(reason).toMatchObject({
+          code: Code.ResourceExhausted,
+          rawMessage: expect.stringMatching(/overloaded.*try again in 2 s$/),
+        });
+        found.push(what);
+      }
+    };
+    for (const lane of ['control', 'stop', 'write', 'read'] as const) check(lane, lane, 'other');
+    check('a second read', 'read', 'busy');
+    expect(found).toEqual(sheds);
+  });
+});

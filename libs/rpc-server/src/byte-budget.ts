@@ -1,0 +1,104 @@
+import { assert } from '@cloudless/base';
+
+/** Memory that one call holds, until it gives it back. */
+export interface HeldBytes {
+  /** Adds to what is held; negative gives back. May cut this call or another one. */
+  add(bytes: number): void;
+  /** Gives everything back; later calls do nothing. */
+  release(): void;
+}
+
+interface Holding {
+  bytes: number;
+  readonly cut: () => void;
+}
+
+/** All holdings of one principal. */
+interface Share {
+  bytes: number;
+  readonly holdings: Set<Holding>;
+}
+
+/** Bytes that wait for clients: bounded in total. When they are too many, the principal that holds the most loses its largest call. */
+export class ByteBudget {
+  private readonly shares = new Map<string, Share>();
+  private total = 0;
+  private cutCount = 0;
+
+  /** @param changed - Called after something was given back. */
+  constructor(
+    private readonly limitBytes: number,
+    private readonly changed: () => void = () => undefined,
+  ) {}
+
+  get bytes(): number {
+    return this.total;
+  }
+
+  /** Calls cut since the start. */
+  get cuts(): number {
+    return this.cutCount;
+  }
+
+  bytesOf(principal: string): number {
+    return this.shares.get(principal)?.bytes ?? 0;
+  }
+
+  /** @param cut - Ends the call, whose bytes are then no longer counted. */
+  hold(principal: string, cut: () => void): HeldBytes {
+    let released = false;
+    const holding: Holding = {
+      bytes: 0,
+      cut: () => {
+        released = true;
+        cut();
+      },
+    };
+    return {
+      add: (bytes) => {
+        if (released) return;
+        this.count(principal, holding, bytes);
+        if (bytes < 0) this.changed();
+        while (this.total > this.limitBytes) this.cutLargest();
+      },
+      release: () => {
+        if (released) return;
+        released = true;
+        this.forget(principal, holding);
+        this.changed();
+      },
+    };
+  }
+
+  private count(principal: string, holding: Holding, bytes: number): void {
+    let share = this.shares.get(principal);
+    if (share === undefined) this.shares.set(principal, (share = { bytes: 0, holdings: new Set() }));
+    share.holdings.add(holding);
+    share.bytes += bytes;
+    holding.bytes += bytes;
+    this.total += bytes;
+  }
+
+  private forget(principal: string, holding: Holding): void {
+    const share = this.shares.get(principal);
+    if (share?.holdings.delete(holding) !== true) return;
+    if (share.holdings.size === 0) this.shares.delete(principal);
+    share.bytes -= holding.bytes;
+    this.total -= holding.bytes;
+  }
+
+  private cutLargest(): void {
+    const [principal, share] = largest(this.shares.entries(), ([, { bytes }]) => bytes);
+    const holding = largest(share.holdings, ({ bytes }) => bytes);
+    this.forget(principal, holding);
+    this.cutCount += 1;
+    holding.cut();
+  }
+}
+
+function largest<Item>(items: Iterable<Item>, sizeOf: (item: Item) => number): Item {
+  let best: Item | undefined;
+  for (const item of items) if (best === undefined || sizeOf(item) > sizeOf(best)) best = item;
+  assert(best !== undefined, 'a budget that is exceeded is held by somebody');
+  return best;
+}

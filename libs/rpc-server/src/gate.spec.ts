@@ -1,0 +1,282 @@
+import * as http2 from 'node:http2';
+import * as net from 'node:net';
+import { once } from 'node:events';
+import { brotliCompressSync, constants, gzipSync } from 'node:zlib';
+import { CoordinatorService } from '@cloudless/api';
+import { settle } from '@cloudless/base/testing';
+import { Code, ConnectError, createClient, type Transport } from '@connectrpc/connect';
+import {
+  compressionBrotli,
+  compressionGzip,
+  createConnectTransport,
+  createGrpcTransport,
+  createGrpcWebTransport,
+} from '@connectrpc/connect-node';
+import { defaultRpcLimits } from './options.js';
+import { RETRY_AFTER_HEADER } from './refusal.js';
+import { aLog, serversOfTest } from './testing/fixture.js';
+import { CREATE, envelope, http1, http2Request, JSON_TYPE } from './testing/raw-http.js';
+
+const open = serversOfTest(afterEach);
+const { createWorkload, getWorkload, watchWorkloads } = CoordinatorService.method;
+const MIB = 1024 * 1024;
+const noRoom = { running: 0, waiting: 0, waitMs: 1 };
+
+const transports: readonly { readonly name: string; readonly make: (baseUrl: string) => Transport }[] = [
+  { name: 'Connect over HTTP/2', make: (baseUrl) => createConnectTransport({ baseUrl, httpVersion: '2' }) },
+  {
+    name: 'Connect over HTTP/1.1, JSON',
+    make: (baseUrl) => createConnectTransport({ baseUrl, httpVersion: '1.1', useBinaryFormat: false }),
+  },
+  { name: 'gRPC', make: (baseUrl) => createGrpcTransport({ baseUrl }) },
+  { name: 'gRPC-Web', make: (baseUrl) => createGrpcWebTransport({ baseUrl, httpVersion: '1.1' }) },
+];
+
+describe.each(transports)('a refused call, in $name', ({ make }) => {
+  it('says why and when to come again, for one answer and for a stream', async () => {
+    const { url } = await open({ limits: { lanes: { ...defaultRpcLimits.lanes, write: noRoom } } });
+    const client = createClient(CoordinatorService, make(url));
+    const calls = [() => client.getWorkload({}), () => client.watchWorkloads({})[Symbol.asyncIterator]().next()];
+    for (const call of calls) {
+      const error = await call().then(
+        () => Promise.reject(new Error('was served')),
+        (reason: unknown) => ConnectError.from(reason),
+      );
+      expect(error).toMatchObject({
+        code: Code.ResourceExhausted,
+        rawMessage: 'the server has too many write calls waiting; try again in 1 s',
+      });
+      expect(error.metadata.get(RETRY_AFTER_HEADER)).toBe('1000');
+    }
+  });
+
+  it('never reaches its handler', async () => {
+    let called = 0;
+    const { url } = await open({
+      limits: { lanes: { ...defaultRpcLimits.lanes, write: noRoom } },
+      routes: (router) => router.rpc(getWorkload, () => ({ name: String((called += 1)) })),
+    });
+    await createClient(CoordinatorService, make(url))
+      .getWorkload({})
+      .catch(() => undefined);
+    expect(called).toBe(0);
+  });
+});
+
+describe('a message', () => {
+  it.each(
+    [compressionGzip, compressionBrotli].flatMap((sendCompression) =>
+      [
+        { name: 'Connect', make: createConnectTransport },
+        { name: 'gRPC', make: createGrpcTransport },
+        { name: 'gRPC-Web', make: createGrpcWebTransport },
+      ].map(({ name, make }) => ({ name, encoding: sendCompression.name, make, sendCompression })),
+    ),
+  )('compressed with $encoding is served in $name', async ({ make, sendCompression }) => {
+    const { url } = await open();
+    const transport = make({ baseUrl: url, httpVersion: '2', sendCompression, compressMinBytes: 1 });
+    const name = 'x'.repeat(10_000);
+    const answer = await createClient(CoordinatorService, transport).getWorkload({ name });
+    expect(answer.name).toBe(name);
+  });
+
+  it.each([
+    { encoding: 'gzip', compress: gzipSync },
+    {
+      encoding: 'br',
+      compress: (bytes: Buffer) => brotliCompressSync(bytes, { params: { [constants.BROTLI_PARAM_QUALITY]: 1 } }),
+    },
+  ])('that is too large once unpacked from $encoding is RESOURCE_EXHAUSTED in each protocol', async ({ encoding, compress }) => {
+    const { url } = await open();
+    const bomb = compress(Buffer.alloc(16 * MIB));
+    const unary = await http1(url, { headers: { ...JSON_TYPE, 'content-encoding': encoding }, body: bomb });
+    expect({ status: unary.status, text: unary.body.toString() }).toMatchObject({
+      status: 429,
+      text: expect.stringContaining('4194304'),
+    });
+    const framed = envelope(bomb);
+    framed[0] = 1;
+    const headers = { 'content-type': 'application/grpc', 'grpc-encoding': encoding };
+    expect((await http2Request(url, { headers, body: framed })).trailers).toMatchObject({ 'grpc-status': '8' });
+  });
+
+  it('of too many parts is RESOURCE_EXHAUSTED, plain and compressed, in each protocol', async () => {
+    const { url } = await open();
+    const json = `{"spec":{"ports":[${'{},'.repeat(20_000)}{}]}}`;
+    const binary = Buffer.alloc(60_000, Buffer.from([0x78, 1]));
+    const says = expect.stringContaining('more than 20000 fields, elements and entries') as string;
+    const refused = { code: 'resource_exhausted', message: says };
+    expect(JSON.parse((await http1(url, { body: json })).body.toString())).toEqual(refused);
+    const proto = { 'content-type': 'application/proto' };
+    expect(JSON.parse((await http1(url, { headers: proto, body: binary })).body.toString())).toEqual(refused);
+    const gzip = { ...JSON_TYPE, 'content-encoding': 'gzip' };
+    expect(JSON.parse((await http1(url, { headers: gzip, body: gzipSync(json) })).body.toString())).toEqual(refused);
+    const grpc = await http2Request(url, { headers: { 'content-type': 'application/grpc' }, body: envelope(binary) });
+    expect(decodeURIComponent(String(grpc.trailers['grpc-message']))).toEqual(says);
+  });
+});
+
+describe('a body that comes slowly', () => {
+  it('holds no turn of its lane', async () => {
+    const { url, address } = await open({
+      limits: { lanes: { ...defaultRpcLimits.lanes, write: { running: 1, waiting: 0, waitMs: 1 } } },
+    });
+    const socket = net.connect(address.port, address.host).on('error', () => undefined);
+    socket.write(`POST ${CREATE} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{`);
+    await http1(url, { path: '/nothing' });
+    expect(await http1(url, { body: '{}' })).toMatchObject({ status: 200 });
+    socket.destroy();
+  });
+
+  it('is cut when such bodies take too much memory together', async () => {
+    const server = await open({ limits: { waitingRequestBytes: MIB } });
+    const session = http2.connect(server.url).on('error', () => undefined);
+    const head = { ':method': 'POST', ':path': CREATE, ...JSON_TYPE };
+    const streams = Array.from({ length: 40 }, () => session.request(head).on('error', () => undefined));
+    const anyCut = Promise.race(streams.map((stream) => closeOf(stream)));
+    for (const stream of streams) stream.write(Buffer.alloc(60_000, ' '));
+    expect(await anyCut).toBe(http2.constants.NGHTTP2_ENHANCE_YOUR_CALM);
+    expect(server.load().waitingRequestBytes).toBeLessThanOrEqual(MIB);
+    session.destroy();
+  });
+});
+
+describe('an answer that is not read', () => {
+  /** A server whose watch says 1 MiB at a time, and how often it was asked to. */
+  async function aTalker() {
+    const seen = { items: 0, ended: false };
+    const log = aLog();
+    const server = await open({
+      log,
+      routes: (router) =>
+        router.rpc(watchWorkloads, async function* () {
+          try {
+            for (;;) {
+              seen.items += 1;
+              yield { workload: { name: 'x'.repeat(MIB) } };
+            }
+          } finally {
+            seen.ended = true;
+          }
+        }),
+    });
+    return { server, seen, log };
+  }
+
+  /** A watch that reads its head and one piece, and no more. */
+  async function notReading(
+    url: string,
+  ): Promise<{ readonly session: http2.ClientHttp2Session; readonly stream: http2.ClientHttp2Stream }> {
+    const session = http2.connect(url).on('error', () => undefined);
+    const stream = session.request({
+      ':method': 'POST',
+      ':path': '/cloudless.api.CoordinatorService/WatchWorkloads',
+      'content-type': 'application/grpc',
+    });
+    stream.on('error', () => undefined).end(envelope(''));
+    await once(stream, 'response');
+    return { session, stream };
+  }
+
+  it('holds one item, ends its handler after 30 s, and is cut after 60 s', async () => {
+    const { server, seen, log } = await aTalker();
+    const { session, stream } = await notReading(server.url);
+    await settle();
+    expect(seen).toEqual({ items: 1, ended: false });
+    expect(server.load().unreadAnswerBytes).toBeLessThan(2 * MIB);
+    await server.clock.advance(29_999);
+    expect(seen.ended).toBe(false);
+    await server.clock.advance(1);
+    expect(seen).toEqual({ items: 1, ended: true });
+    expect(log.lines).toContainEqual(
+      expect.objectContaining({ level: 'warn', message: 'call ended because its answer was not read' }),
+    );
+    const closed = closeOf(stream);
+    await server.clock.advance(30_000);
+    stream.resume();
+    expect(await closed).toBe(http2.constants.NGHTTP2_ENHANCE_YOUR_CALM);
+    await gone(server);
+    expect(server.load()).toMatchObject({ unreadAnswerBytes: 0, streams: 0, readersCut: 1 });
+    session.destroy();
+  });
+
+  it('tells a client that reads on within the next 30 s why it ended', async () => {
+    const { server } = await aTalker();
+    const { session, stream } = await notReading(server.url);
+    await settle();
+    await server.clock.advance(30_000);
+    const trailers = once(stream, 'trailers');
+    stream.resume();
+    const [fields] = (await trailers) as [Record<string, string>];
+    expect(fields['grpc-status']).toBe('8');
+    expect(decodeURIComponent(fields['grpc-message'] ?? '')).toBe(
+      'the answer was not read for 30 s; read as it comes, or ask for less',
+    );
+    session.destroy();
+  });
+
+  it('makes the next calls of its client wait, not those of others', async () => {
+    const size = 300_000;
+    const { url, clock } = await open({
+      limits: {
+        unreadAnswerBytesPerPrincipal: 2.5 * size,
+        lanes: { ...defaultRpcLimits.lanes, write: { running: 100, waiting: 100, waitMs: 1_000 } },
+      },
+      routes: (router) => router.rpc(createWorkload, () => ({ name: 'x'.repeat(size) })),
+    });
+    const session = http2.connect(url, { settings: { initialWindowSize: 0 } }).on('error', () => undefined);
+    const request = () => {
+      const stream = session.request({ ':method': 'POST', ':path': CREATE, 'content-type': 'application/grpc' });
+      return stream.on('error', () => undefined).end(envelope(''));
+    };
+    for (let count = 0; count < 3; count += 1) await once(request(), 'response');
+    const fourth = once(request(), 'trailers');
+    await new Promise<void>((resolve) => session.ping(() => resolve()));
+    expect(await http1(url, { body: '{}' })).toMatchObject({ status: 200 });
+    await clock.advance(1_000);
+    session.settings({ initialWindowSize: 65_535 }); // without a window not even the end of an answer comes through
+    const [fields] = (await fourth) as [Record<string, string>];
+    expect(fields).toMatchObject({ 'grpc-status': '8', 'grpc-message': expect.stringContaining('waited') as string });
+    session.destroy();
+  });
+});
+
+it('counts streams by connection, and gives them back', async () => {
+  const server = await open({
+    limits: { streamsPerPrincipal: 1 },
+    routes: (router) =>
+      router.rpc(watchWorkloads, async function* (_request, { signal }) {
+        yield {};
+        await new Promise((resolve) => signal.addEventListener('abort', resolve));
+      }),
+  });
+  const client = createClient(CoordinatorService, createGrpcTransport({ baseUrl: server.url }));
+  const first = new AbortController();
+  const watch = client.watchWorkloads({}, { signal: first.signal })[Symbol.asyncIterator]();
+  await watch.next();
+  await expect(client.watchWorkloads({})[Symbol.asyncIterator]().next()).rejects.toMatchObject({
+    code: Code.ResourceExhausted,
+    rawMessage: 'this connection has 1 streams open, as many as it may; close some first',
+  });
+  const other = createClient(CoordinatorService, createGrpcTransport({ baseUrl: server.url }));
+  const second = other.watchWorkloads({})[Symbol.asyncIterator]();
+  await second.next();
+  first.abort();
+  while (server.load().streams > 1) await new Promise((resolve) => setImmediate(resolve));
+  void second.return?.();
+});
+
+it('does not start with an RPC that has no lane', async () => {
+  await expect(open({ classOf: ({ name }) => (name === 'GetWorkload' ? undefined : { lane: 'read' }) })).rejects.toThrow(
+    'cloudless.api.CoordinatorService/GetWorkload has no lane',
+  );
+});
+
+/** Resolves with the code by which a stream was reset. */
+function closeOf(stream: http2.ClientHttp2Stream): Promise<number | undefined> {
+  return new Promise((resolve) => stream.once('close', () => resolve(stream.rstCode)));
+}
+
+async function gone(server: { readonly load: () => { readonly streams: number } }): Promise<void> {
+  while (server.load().streams > 0) await new Promise((resolve) => setImmediate(resolve));
+}

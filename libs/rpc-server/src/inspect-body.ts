@@ -1,0 +1,164 @@
+import { Code, ConnectError } from '@connectrpc/connect';
+import { compressionBrotli, compressionGzip } from '@connectrpc/connect-node';
+import type { UniversalHandler } from '@connectrpc/connect/protocol';
+import { countBinaryParts, countJsonParts } from './message-parts.js';
+
+/** Compressions that a server takes, by the name they have in headers. */
+export const COMPRESSIONS = [compressionGzip, compressionBrotli];
+
+/** What one message may be. */
+export interface MessageLimits {
+  /** In bytes, before and after decompression. */
+  readonly readMaxBytes: number;
+  /** Fields, elements and map entries. */
+  readonly maxMessageParts: number;
+}
+
+/** A request as it is handed to Connect. */
+export interface InspectedRequest {
+  readonly header: Headers;
+  readonly body: AsyncIterable<Uint8Array>;
+}
+
+/**
+ * Looks at each message of a request before Connect parses it, and so at the uncompressed one: compressed messages are unpacked here, up to
+ * the limit and not beyond. What this does not understand, it leaves to Connect, which refuses it.
+ * @returns A body that fails with RESOURCE_EXHAUSTED where a message has too many parts; Connect makes an answer of it.
+ */
+export function inspectBody(handler: UniversalHandler, request: InspectedRequest, limits: MessageLimits): InspectedRequest {
+  const type = request.header.get('content-type') ?? '';
+  const json = /json/i.test(type);
+  const check = (bytes: Uint8Array): Uint8Array => {
+    const { maxMessageParts } = limits;
+    if (bytes.byteLength <= maxMessageParts) return bytes; // no part is smaller than a byte
+    const parts = json ? countJsonParts(bytes, maxMessageParts) : countBinaryParts(handler.method.input, bytes, maxMessageParts);
+    if (parts <= maxMessageParts) return bytes;
+    throw new ConnectError(
+      `the message has more than ${maxMessageParts} fields, elements and entries (32 characters of text count as one); send less at once`,
+      Code.ResourceExhausted,
+    );
+  };
+  if (/^application\/(grpc|connect\+)/i.test(type)) {
+    const encoding = request.header.get(/^application\/grpc/i.test(type) ? 'grpc-encoding' : 'connect-content-encoding');
+    return { header: request.header, body: inspectEnvelopes(request.body, encoding, limits, check) };
+  }
+  const compression = COMPRESSIONS.find(({ name }) => name === request.header.get('content-encoding'));
+  const header = new Headers(request.header);
+  if (compression !== undefined) {
+    header.delete('content-encoding');
+    header.delete('content-length');
+    // Connect answers in the compression of the request when the client names none.
+    if (!header.has('accept-encoding')) header.set('accept-encoding', compression.name);
+  }
+  return {
+    header,
+    body: inspectWhole(request.body, limits, async (bytes) =>
+      check(compression === undefined ? bytes : await unpack(compression, bytes, limits)),
+    ),
+  };
+}
+
+/** Stops at the limit: what a few bytes would grow to is never in memory. */
+async function unpack(
+  compression: (typeof COMPRESSIONS)[number],
+  bytes: Uint8Array,
+  { readMaxBytes }: MessageLimits,
+): Promise<Uint8Array> {
+  try {
+    return await compression.decompress(bytes, readMaxBytes);
+  } catch (reason) {
+    const cause = ConnectError.from(reason).cause as { readonly code?: string } | undefined;
+    if (cause?.code === 'ERR_BUFFER_TOO_LARGE') throw tooLarge(readMaxBytes);
+    throw new ConnectError(`the message is not valid ${compression.name}`, Code.InvalidArgument, undefined, undefined, reason);
+  }
+}
+
+/** A body that is one message. */
+async function* inspectWhole(
+  source: AsyncIterable<Uint8Array>,
+  { readMaxBytes }: MessageLimits,
+  inspect: (bytes: Uint8Array) => Promise<Uint8Array>,
+): AsyncIterable<Uint8Array> {
+  const chunks: Uint8Array[] = [];
+  let length = 0;
+  for await (const chunk of source) {
+    chunks.push(chunk);
+    length += chunk.byteLength;
+    if (length > readMaxBytes) throw tooLarge(readMaxBytes);
+  }
+  if (length > 0) yield await inspect(chunks.length === 1 ? (chunks[0] as Uint8Array) : Buffer.concat(chunks));
+}
+
+const ENVELOPE_HEAD_BYTES = 5;
+const COMPRESSED = 0b1;
+
+/** A body of messages, each with its flags and length before it. */
+async function* inspectEnvelopes(
+  source: AsyncIterable<Uint8Array>,
+  encoding: string | null,
+  limits: MessageLimits,
+  check: (bytes: Uint8Array) => Uint8Array,
+): AsyncIterable<Uint8Array> {
+  const compression = COMPRESSIONS.find(({ name }) => name === encoding);
+  const pending = new PendingBytes();
+  for await (const chunk of source) {
+    pending.push(chunk);
+    for (;;) {
+      if (pending.length < ENVELOPE_HEAD_BYTES) break;
+      const head = pending.peek(ENVELOPE_HEAD_BYTES);
+      const length = head.readUInt32BE(1);
+      if (length > limits.readMaxBytes) throw tooLarge(limits.readMaxBytes, length);
+      if (pending.length < ENVELOPE_HEAD_BYTES + length) break;
+      pending.take(ENVELOPE_HEAD_BYTES);
+      const data = pending.take(length);
+      const flags = head.readUInt8(0);
+      if ((flags & COMPRESSED) === 0) yield envelope(flags, check(data));
+      else if (compression === undefined) yield envelope(flags, data);
+      else yield envelope(flags & ~COMPRESSED, check(await unpack(compression, data, limits)));
+    }
+  }
+  if (pending.length > 0) yield pending.take(pending.length);
+}
+
+/** Chunks that are taken out in other sizes than they came in; each byte is copied at most twice. */
+class PendingBytes {
+  private chunks: Uint8Array[] = [];
+  length = 0;
+
+  push(chunk: Uint8Array): void {
+    this.chunks.push(chunk);
+    this.length += chunk.byteLength;
+  }
+
+  /** The next bytes, which stay. */
+  peek(count: number): Buffer {
+    let first = this.chunks[0] ?? new Uint8Array();
+    while (first.byteLength < count) {
+      const [next = new Uint8Array()] = this.chunks.splice(1, 1);
+      first = this.chunks[0] = Buffer.concat([first, next]);
+    }
+    return Buffer.from(first.buffer, first.byteOffset, count);
+  }
+
+  take(count: number): Uint8Array {
+    const first = this.chunks[0] ?? new Uint8Array();
+    const whole = first.byteLength >= count ? first : Buffer.concat(this.chunks);
+    this.chunks = first.byteLength >= count ? this.chunks : [whole];
+    if (whole.byteLength === count) this.chunks.shift();
+    else this.chunks[0] = whole.subarray(count);
+    this.length -= count;
+    return whole.subarray(0, count);
+  }
+}
+
+function envelope(flags: number, data: Uint8Array): Uint8Array {
+  const head = Buffer.alloc(ENVELOPE_HEAD_BYTES);
+  head.writeUInt8(flags, 0);
+  head.writeUInt32BE(data.byteLength, 1);
+  return Buffer.concat([head, data]);
+}
+
+function tooLarge(readMaxBytes: number, length?: number): ConnectError {
+  const size = length === undefined ? 'message' : `message of ${length} bytes`;
+  return new ConnectError(`the ${size} is larger than ${readMaxBytes} bytes, the most that is read`, Code.ResourceExhausted);
+}

@@ -1,0 +1,97 @@
+import { create, fromBinary, fromJsonString, toBinary, toJsonString } from '@bufbuild/protobuf';
+import { CreateWorkloadRequestSchema, TunnelFrameSchema } from '@cloudless/api';
+import fc from 'fast-check';
+import { countBinaryParts, countJsonParts } from './message-parts.js';
+
+const LIMIT = 20_000;
+const schema = CreateWorkloadRequestSchema;
+const repeat = (unit: readonly number[], count: number): Buffer => Buffer.alloc(unit.length * count, Buffer.from(unit));
+/** Field 3 of the request, with a length of two bytes. */
+const specOf = (body: Buffer): Buffer => Buffer.concat([Buffer.from([0x1a, (body.length & 127) | 128, body.length >> 7]), body]);
+
+describe('in binary', () => {
+  it.each([
+    { name: 'nothing', bytes: Buffer.alloc(0), parts: 0 },
+    { name: 'unknown fields', bytes: repeat([0x78, 1], 10), parts: 10 },
+    { name: 'messages of a list, in a field', bytes: specOf(repeat([0x32, 0], 100)), parts: 101 },
+    { name: 'strings of a list', bytes: specOf(repeat([0x12, 0], 100)), parts: 101 },
+    { name: 'entries of a map', bytes: specOf(repeat([0x22, 0], 100)), parts: 101 },
+    {
+      name: 'keys of one entry',
+      bytes: specOf(Buffer.concat([Buffer.from([0x22, 64]), repeat([0x0a, 0], 32)])),
+      parts: 2 + 2 + 32,
+    },
+    { name: 'text, 32 characters as one', bytes: Buffer.concat([Buffer.from([0x12, 64]), Buffer.alloc(64, 'a')]), parts: 3 },
+    { name: 'groups', bytes: repeat([0x7b, 0x7c], 10), parts: 10 },
+  ])('counts $name', ({ bytes, parts }) => {
+    expect(countBinaryParts(schema, bytes, LIMIT)).toBe(parts);
+  });
+
+  it('counts no bytes: they are data, whatever is in them', () => {
+    const bytes = toBinary(
+      TunnelFrameSchema,
+      create(TunnelFrameSchema, { frame: { case: 'log', value: { line: Buffer.alloc(100_000, 0x78) as never } } }),
+    );
+    expect(countBinaryParts(TunnelFrameSchema, bytes, LIMIT)).toBeLessThan(5_000);
+  });
+
+  it('stops at the limit, and at what is malformed', () => {
+    expect(countBinaryParts(schema, repeat([0x78, 1], 1_000_000), 100)).toBe(101);
+    expect(countBinaryParts(schema, Buffer.from([0x1a, 0x7f, 0x61]), LIMIT)).toBeLessThan(4);
+    expect(countBinaryParts(schema, Buffer.alloc(1_000_000, 0x7b), LIMIT)).toBeLessThan(200);
+  });
+
+  it('takes any bytes, and never counts less than what a parser makes of valid ones', () => {
+    fc.assert(
+      fc.property(fc.uint8Array({ maxLength: 400 }), (bytes) => {
+        const parts = countBinaryParts(schema, bytes, LIMIT);
+        expect(parts).toBeGreaterThanOrEqual(0);
+        const unknown = parsedOr(() => fromBinary(schema, bytes).$unknown?.length ?? 0);
+        expect(parts).toBeGreaterThanOrEqual(unknown);
+      }),
+      { numRuns: 500 },
+    );
+  });
+});
+
+describe('in JSON', () => {
+  it.each([
+    { text: '{}', parts: 1 },
+    { text: '{"spec":{"ports":[{},{}]}}', parts: 9 },
+    { text: `{"name":"${'\\"'.repeat(10)}[[["}`, parts: 3 },
+    { text: `{"updateMask":"${'a,'.repeat(40)}a"}`, parts: 14 },
+    { text: '[[[[', parts: 4 },
+    { text: '{"a', parts: 2 },
+  ])('$text: $parts', ({ text, parts }) => {
+    expect(countJsonParts(Buffer.from(text), LIMIT)).toBe(parts);
+  });
+
+  it('takes any bytes', () => {
+    fc.assert(fc.property(fc.uint8Array({ maxLength: 400 }), (bytes) => countJsonParts(bytes, 50) <= 51));
+  });
+});
+
+it('a workload as large as the rules let it be is far below the limit, in both formats', () => {
+  const map = (count: number, size: number): Record<string, string> =>
+    Object.fromEntries(Array.from({ length: count }, (_, index) => [`key-${index}`, 'x'.repeat(size)]));
+  const message = create(schema, {
+    name: 'large',
+    spec: {
+      command: Array.from({ length: 256 }, () => 'word'),
+      env: map(256, 1_000),
+      labels: map(64, 63),
+      annotations: map(64, 2_000),
+    },
+  });
+  expect(countBinaryParts(schema, toBinary(schema, message), LIMIT)).toBeLessThan(LIMIT);
+  expect(countJsonParts(Buffer.from(toJsonString(schema, message)), LIMIT)).toBeLessThan(LIMIT);
+  expect(fromJsonString(schema, toJsonString(schema, message))).toEqual(message);
+});
+
+function parsedOr(parse: () => number): number {
+  try {
+    return parse();
+  } catch {
+    return 0;
+  }
+}
