@@ -1,6 +1,6 @@
 import { create, fromJson, type DescMessage, type JsonObject } from '@bufbuild/protobuf';
 import { toContainerRequest, toReplicaPlan } from '@cloudless/agent-core';
-import { Taint_Effect, WorkloadSpecSchema } from '@cloudless/api';
+import { ReplicaStatus_Phase as Phase, Taint_Effect, WorkloadSpecSchema } from '@cloudless/api';
 import { toContainerId } from '@cloudless/base';
 import { TestCluster } from './index.js';
 
@@ -18,10 +18,15 @@ function leavesOf(message: DescMessage, prefix = ''): string[] {
 interface Row {
   readonly base?: JsonObject;
   readonly variant: JsonObject;
-  /** `contended`: room for one of two workloads; the default is three diverse nodes with room. */
-  readonly world?: 'contended';
+  /**
+   * `contended`: room for one of two workloads; `cutOff`: two nodes of which one falls silent in the end; the default is four
+   * diverse nodes with room.
+   */
+  readonly world?: 'contended' | 'cutOff';
   /** The variant is refused and names this. */
   readonly refused?: string;
+  /** With which code; default 12, UNIMPLEMENTED. */
+  readonly code?: number;
 }
 
 const affinityTo = (kind: 'nodes' | 'workloads', term: JsonObject): JsonObject => ({ [kind]: [term] });
@@ -36,7 +41,6 @@ const ofWorkloads = (path: 'affinity' | 'antiAffinity', before: JsonObject, afte
 const isDisk = (value: string): JsonObject => ({ key: 'disk', values: [value] });
 const isDb = (value: string): JsonObject => ({ key: 'app', values: [value] });
 const tolerated = (toleration: JsonObject): JsonObject => ({ nodeSelector: { tainted: 'yes' }, tolerations: [toleration] });
-const probe = (fields: JsonObject): JsonObject => ({ exec: { command: ['true'] }, ...fields });
 
 /** Six replicas of which the one node in the west takes only two. */
 const crowded = (spread: JsonObject): JsonObject => ({
@@ -94,25 +98,39 @@ const affinityRows = (path: 'affinity' | 'anti_affinity'): Record<string, Row> =
   };
 };
 
-const probeRows = (name: string, jsonName: string): Record<string, Row> =>
-  Object.fromEntries(
-    (
-      [
-        ['exec.command', probe({})],
-        ['http.path', { http: { path: '/' } }],
-        ['http.port', { http: { port: 'http' } }],
-        ['http.headers', { http: { headers: { a: 'b' } } }],
-        ['tcp.port', { tcp: { port: 'http' } }],
-        ['grpc.port', { grpc: { port: 'http' } }],
-        ['grpc.service', { grpc: { service: 'x' } }],
-        ['initial_delay', probe({ initialDelay: '1s' })],
-        ['period', probe({ period: '1s' })],
-        ['timeout', probe({ timeout: '1s' })],
-        ['success_threshold', probe({ successThreshold: 2 })],
-        ['failure_threshold', probe({ failureThreshold: 2 })],
-      ] as const
-    ).map(([leaf, value]) => [`${name}.${leaf}`, { variant: { [jsonName]: value }, refused: `spec.${name}` }]),
-  );
+/** What an agent then does with a probe is tested leaf by leaf in agent-core, `probes/probe-fields.spec.ts`. */
+const probeRows = (name: string, jsonName: string): Record<string, Row> => {
+  const ports = [
+    { name: 'http', containerPort: 80 },
+    { name: 'admin', containerPort: 81 },
+  ];
+  const of = (before: JsonObject, after: JsonObject): Row => ({
+    base: { ports, [jsonName]: before },
+    variant: { ports, [jsonName]: after },
+  });
+  const exec = { exec: { command: ['true'] } };
+  const http = (fields: JsonObject): JsonObject => ({ http: { port: 'http', ...fields } });
+  // The other two cannot have more than one.
+  const successes = name === 'readiness_probe' ? of(exec, { ...exec, successThreshold: 2 }) : undefined;
+  const rows: Record<string, Row> = {
+    'exec.command': of(exec, { exec: { command: ['false'] } }),
+    'http.path': of(http({}), http({ path: '/healthz' })),
+    'http.port': of(http({}), { http: { port: 'admin' } }),
+    'http.headers': of(http({}), http({ headers: { a: 'b' } })),
+    'tcp.port': of({ tcp: { port: 'http' } }, { tcp: { port: '81' } }),
+    'grpc.port': of({ grpc: { port: 'http' } }, { grpc: { port: 'admin' } }),
+    'grpc.service': of({ grpc: { port: 'http' } }, { grpc: { port: 'http', service: 'shop.Cart' } }),
+    initial_delay: of(exec, { ...exec, initialDelay: '1s' }),
+    period: of(exec, { ...exec, period: '1s' }),
+    timeout: of(exec, { ...exec, timeout: '2s' }),
+    failure_threshold: of(exec, { ...exec, failureThreshold: 2 }),
+    success_threshold: successes ?? {
+      variant: { [jsonName]: { ...exec, successThreshold: 2 } },
+      ...{ refused: `spec.${name}.success_threshold`, code: 3 },
+    },
+  };
+  return Object.fromEntries(Object.entries(rows).map(([leaf, row]) => [`${name}.${leaf}`, row]));
+};
 
 const refusedRows = (
   parent: string,
@@ -215,9 +233,13 @@ const rows: Readonly<Record<string, Row>> = {
     wait: { rollout: { steps: [{ wait: '1s' }] } },
     promotion: { rollout: { steps: [{ promotion: 'MANUAL' }] } },
   }),
-  'disconnect.mode': { variant: { disconnect: { mode: 'EXCLUSIVE' } }, refused: 'spec.disconnect.mode' },
-  'disconnect.lost_after': { variant: { disconnect: { lostAfter: '1s' } }, refused: 'spec.disconnect.lost_after' },
-  'disconnect.stop_after': { variant: { disconnect: { stopAfter: '1s' } }, refused: 'spec.disconnect.stop_after' },
+  'disconnect.mode': { variant: { disconnect: { mode: 'EXCLUSIVE' } }, world: 'cutOff' },
+  'disconnect.lost_after': { variant: { disconnect: { lostAfter: '2s' } }, world: 'cutOff' },
+  'disconnect.stop_after': {
+    base: { disconnect: { mode: 'EXCLUSIVE', stopAfter: '3s', lostAfter: '20s' } },
+    variant: { disconnect: { mode: 'EXCLUSIVE', stopAfter: '4s', lostAfter: '20s' } },
+    world: 'cutOff',
+  },
   labels: { variant: { labels: { team: 'a' } } },
   annotations: { variant: { annotations: { note: 'a' } } },
   runtime: { variant: { runtime: 'process' } },
@@ -281,6 +303,10 @@ async function outcomeOf(fields: JsonObject, world: Row['world']): Promise<unkno
     await submit('rival', rival);
     await submit(SUBJECT, Object.assign(spec, { replicas: 1, resources: rival.resources }));
     await cluster.addNode('node-a');
+  } else if (world === 'cutOff') {
+    const capabilities = ['runtime.process', 'disconnect.exclusive'];
+    for (const nodeId of ['node-a', 'node-b']) await cluster.addNode(nodeId, { capabilities });
+    await submit(SUBJECT, spec);
   } else {
     await cluster.addNode('node-a', { zone: 'zone-a', region: 'east', labels: { disk: 'hdd', rack: '1' } });
     await cluster.addNode('node-b', { zone: 'zone-b', region: 'east', labels: { disk: 'ssd', tier: 'ssd', rack: '1' } });
@@ -302,6 +328,7 @@ async function outcomeOf(fields: JsonObject, world: Row['world']): Promise<unkno
       status?.readyReplicas,
       status?.updatedReplicas,
       status?.totalReplicas,
+      status?.replicas.filter(({ stale, phase }) => stale && phase === Phase.RUNNING).length,
       withoutIds(status?.reason ?? ''),
     ]);
   };
@@ -311,6 +338,7 @@ async function outcomeOf(fields: JsonObject, world: Row['world']): Promise<unkno
   const placed = await cluster.until(() => cluster.client.getWorkload({ name: SUBJECT }));
   await cluster.advance(5_000);
   await cluster.until(() => cluster.client.updateWorkload({ name: SUBJECT, spec: { env: { ...spec.env, UPDATED: 'yes' } } }));
+  if (world === 'cutOff') cluster.agents.get('node-a')!.isHeard = false;
   for (let step = 0; step < 25; step += 1) {
     await cluster.advance(300, 50);
     await look();
@@ -361,11 +389,11 @@ describe('nothing that is declared is dropped', () => {
 
   it.each(Object.entries(rows).filter(([, { refused }]) => refused !== undefined))(
     '%s is refused and named',
-    async (_path, { variant, refused }) => {
+    async (_path, { variant, refused, code = 12 }) => {
       const cluster = await TestCluster.start();
       const spec = fromJson(WorkloadSpecSchema, { ...plain, ...variant });
       const attempt = cluster.until(() => cluster.client.createWorkload({ name: SUBJECT, spec }));
-      await expect(attempt).rejects.toMatchObject({ code: 12, rawMessage: expect.stringContaining(refused ?? '') as unknown });
+      await expect(attempt).rejects.toMatchObject({ code, rawMessage: expect.stringContaining(refused ?? '') as unknown });
       expect((await cluster.until(() => cluster.client.listWorkloads({}))).workloads).toEqual([]);
     },
   );

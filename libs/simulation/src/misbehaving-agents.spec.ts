@@ -47,6 +47,52 @@ describe('agents that misbehave', () => {
     expect([...agent.replicas.keys()]).toEqual([real!.replicaId]);
   });
 
+  it('an order to forget that was dropped is given again, also in the same session, and no more once it is obeyed', async () => {
+    const cluster = await clusterOf(1);
+    await createWeb(cluster, { replicas: 2 });
+    await cluster.advance(500);
+    const agent = cluster.agents.get('node-1')!;
+    agent.dropsForgets = 3;
+    await cluster.until(() => cluster.client.scaleWorkload({ name: 'web', replicas: 1 }));
+    await cluster.advance(2_500);
+    expect([...agent.replicas.values()].map(({ phase }) => phase).sort()).toEqual([Phase.RUNNING, Phase.STOPPED]);
+    await cluster.advance(6_000);
+    expect([...agent.replicas.values()].map(({ phase }) => phase)).toEqual([Phase.RUNNING]);
+    const { taken } = agent;
+    await cluster.advance(10_000);
+    expect(agent.taken).toBe(taken);
+  });
+
+  it('a replica that its agent lost is replaced, and not started again', async () => {
+    const cluster = await clusterOf(1);
+    await createWeb(cluster, { replicas: 2 });
+    await cluster.advance(500);
+    const agent = cluster.agents.get('node-1')!;
+    const [lost] = agent.replicas.keys();
+    agent.disconnect();
+    agent.replicas.delete(lost!);
+    await cluster.reconnect('node-1');
+    await cluster.advance(5_000);
+    expect(agent.started.filter(({ replicaId }) => replicaId === lost)).toHaveLength(1);
+    expect([...agent.replicas.values()].filter(({ phase }) => phase === Phase.RUNNING)).toHaveLength(2);
+    expect((await readWeb(cluster)).status?.readyReplicas).toBe(2);
+  });
+
+  it('a replica that runs although its record says that it has ended is stopped', async () => {
+    const cluster = await clusterOf(1);
+    await createWeb(cluster, { replicas: 2 });
+    await cluster.advance(500);
+    const agent = cluster.agents.get('node-1')!;
+    const [id, report] = [...agent.replicas][0]!;
+    agent.change(id, { phase: Phase.FAILED, ready: false, reason: 'lost by the runtime' });
+    await cluster.advance(2_000);
+    agent.change(id, { ...report, phase: Phase.RUNNING });
+    await cluster.advance(2_000);
+    expect(agent.replicas.get(id)?.phase).toBe(Phase.STOPPED);
+    expect([...agent.replicas.values()].filter(({ phase }) => phase === Phase.RUNNING)).toHaveLength(2);
+    expect(cluster.state.restored).toBeUndefined();
+  });
+
   it('a replica that runs where it does not belong is stopped there, and only there', async () => {
     const cluster = await clusterOf(2);
     await createWeb(cluster, { replicas: 2 });

@@ -1,9 +1,11 @@
 import { ReplicaStatus_Phase as Phase } from '@cloudless/api';
 import { createSeededRandom, type Random } from '@cloudless/base';
 import { Code, ConnectError } from '@connectrpc/connect';
-import { COMMIT_CHECKERS, onlyTheLostAreGivenUp, unconverged, wrongBookings, type Checker } from './checkers.js';
+import { isLive } from '@cloudless/cluster-state';
+import { COMMIT_CHECKERS, limitsOf, onlyTheLostAreGivenUp, type Checker } from './checks/commit-checkers.js';
+import { wrongBookings } from './checks/unconverged.js';
 import type { ScriptedAgent } from './scripted-agent.js';
-import { TestCluster } from './test-cluster.js';
+import { TestCluster, type TestClusterOptions } from './test-cluster.js';
 
 const NODES = 5;
 const WORKLOADS = ['one', 'two', 'three'];
@@ -38,11 +40,15 @@ export class RandomWorld {
   }
 
   /** @param store - `slow`: commits take up to 20 ms and overtake each other. */
-  static async start(seed: number, store: 'fast' | 'slow' = 'fast'): Promise<RandomWorld> {
+  static async start(
+    seed: number,
+    store: 'fast' | 'slow' = 'fast',
+    options: Pick<TestClusterOptions, 'historyLimit'> = {},
+  ): Promise<RandomWorld> {
     const delays = createSeededRandom(seed);
     let started = false;
     const commitDelayMs = (): number => (started ? Math.floor(delays.next() * 20) : 0);
-    const cluster = await TestCluster.start({ seed, ...(store === 'slow' ? { commitDelayMs } : {}) });
+    const cluster = await TestCluster.start({ ...options, seed, ...(store === 'slow' ? { commitDelayMs } : {}) });
     for (let number = 1; number <= NODES; number += 1) {
       await cluster.addNode(`node-${number}`, {
         zone: `zone-${number % 3}`,
@@ -185,7 +191,15 @@ export class RandomWorld {
     // What is soft may change while a slow commit is under way; then only what records say is judged.
     const isAlive = (nodeId: string): boolean => this.store === 'slow' || controllers.nodes.status(nodeId).alive;
     state.subscribe((changes) => {
-      const commit = { view: state.view(), changes, isAlive };
+      const view = state.view();
+      const nodes = [...view.nodes()].map(({ value }) => value);
+      const idsOf = (of: readonly (typeof nodes)[number][]): ReadonlySet<string> => new Set(of.map(({ id }) => id));
+      const evidence = {
+        alive: idsOf(nodes.filter(({ id }) => isAlive(id))),
+        draining: idsOf(nodes.filter(({ draining }) => draining)),
+        cordoned: idsOf(nodes.filter(({ cordoned }) => cordoned)),
+      };
+      const commit = { view, changes, evidence };
       for (const check of this.checkers) this.violations.push(...check(commit));
     });
   }
@@ -193,4 +207,26 @@ export class RandomWorld {
   private pick<Item>(items: readonly Item[]): Item {
     return items[Math.floor(this.random.next() * items.length)] as Item;
   }
+}
+
+/** 8, 12: what is not as it should be once all faults have ended. */
+function unconverged(cluster: TestCluster): readonly string[] {
+  const view = cluster.state.view();
+  const workloads = [...view.workloads()].flatMap(({ value: workload }) => {
+    const { name, uid, version } = workload;
+    if (workload.deletionRequestedAt !== undefined) return [`${name} is not deleted yet`];
+    const live = [...view.replicasOf(uid)].map(({ value }) => value).filter((replica) => isLive(replica) && !replica.lost);
+    const good = live.filter((replica) => replica.ready && replica.desiredRunning && replica.version === version);
+    const { want } = limitsOf(view, workload);
+    return good.length === want && live.length === want
+      ? []
+      : [`${name}: ${good.length} of ${want} are right, ${live.length} live`];
+  });
+  const agents = [...cluster.agents.values()].flatMap(({ nodeId, replicas }) => {
+    const held = new Set([...view.replicasOn(nodeId)].map(({ value }) => value.id));
+    const extra = [...replicas.keys()].filter((id) => !held.has(id));
+    return extra.map((id) => `${nodeId} still has ${id}, of which no record speaks`);
+  });
+  const tombstones = [...view.replicas()].flatMap(({ value }) => (value.lost ? [`${value.id} is still a tombstone`] : []));
+  return [...workloads, ...agents, ...tombstones];
 }

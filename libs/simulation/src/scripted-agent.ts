@@ -29,8 +29,12 @@ export class ScriptedAgent {
   obeysStops = true;
   /** False: it sends no PING, as if its network were cut. */
   isHeard = true;
-  /** So many of the next orders to start or stop get lost on the way; nobody acknowledges a forget. */
+  /** So many of the next orders to start or stop get lost on the way. */
   dropsOrders = 0;
+  /** So many of the next orders to forget a replica get lost on the way. */
+  dropsForgets = 0;
+  /** Newest leadership it has heard of. */
+  highestEpoch = 0n;
   /** How many orders it took. */
   taken = 0;
   private readonly random = createSeededRandom(7);
@@ -65,6 +69,7 @@ export class ScriptedAgent {
       capabilities: ['runtime.process'],
       agentVersion: 'scripted',
       nodeId: this.nodeId,
+      highestEpoch: this.highestEpoch,
     });
     const overrides = create(HelloSchema, this.hello);
     for (const key of Object.keys(this.hello) as (keyof typeof overrides)[]) Object.assign(hello, { [key]: overrides[key] });
@@ -74,6 +79,7 @@ export class ScriptedAgent {
     const answers = client.session(this.messages(outgoing, session.signal), { signal: session.signal })[Symbol.asyncIterator]();
     const welcome = await answers.next();
     if (welcome.done === true || welcome.value.message.case !== 'welcome') throw new Error('no welcome');
+    this.hears(welcome.value.message.value.epoch);
     void this.obey(answers, session);
   }
 
@@ -99,6 +105,10 @@ export class ScriptedAgent {
     this.report(Object.assign(clone(ReplicaReportSchema, report), changes));
   }
 
+  private hears(epoch: bigint): void {
+    if (epoch > this.highestEpoch) this.highestEpoch = epoch;
+  }
+
   private report(report: ReplicaReport): void {
     this.replicas.set(report.replicaId, report);
     this.send({ message: { case: 'report', value: report } });
@@ -113,6 +123,7 @@ export class ScriptedAgent {
         if (item.value.message.case !== 'order') continue;
         const order = item.value.message.value as Order;
         if (this.dropsOrders > 0 && order.order.case !== 'forget') this.dropsOrders -= 1;
+        else if (this.dropsForgets > 0 && order.order.case === 'forget') this.dropsForgets -= 1;
         else this.take(order);
       }
     } catch {
@@ -123,10 +134,13 @@ export class ScriptedAgent {
 
   private take(order: Order): void {
     this.taken += 1;
+    this.hears(order.epoch);
     const held = this.replicas.get(order.replicaId);
     const { replicaId, workloadUid, orderRevision } = order;
     if (order.order.case === 'forget') {
       this.replicas.delete(replicaId);
+      const gone = create(ReplicaReportSchema, { replicaId, workloadUid, orderRevision, phase: Phase.STOPPED, forgotten: true });
+      this.send({ message: { case: 'report', value: gone } });
       return;
     }
     if (held !== undefined && held.orderRevision >= orderRevision) {
@@ -134,6 +148,8 @@ export class ScriptedAgent {
       return;
     }
     if (order.order.case === 'start') {
+      // What it has, it has: a replica never comes back, and what runs is not started twice.
+      if (held !== undefined) return this.report(Object.assign(clone(ReplicaReportSchema, held), { orderRevision }));
       this.started.push(order);
       const behaviour = typeof this.onStart === 'function' ? this.onStart(order.order.value) : this.onStart;
       if (behaviour === 'nothing') return;

@@ -1,13 +1,15 @@
 import type { MessageInitShape } from '@bufbuild/protobuf';
 import {
+  createAdminClient,
   createCoordinatorClient,
   createErrorInterceptor,
   createValidationInterceptor,
+  type AdminClient,
   type CoordinatorClient,
   type HelloSchema,
 } from '@cloudless/api';
 import { createApiServer, type ApiServer } from '@cloudless/api-server';
-import { createSeededRandom, silentLog, sleep, type Log, type Random } from '@cloudless/base';
+import { createSeededRandom, noMeter, silentLog, sleep, type Log, type Meter, type Random } from '@cloudless/base';
 import { ManualClock } from '@cloudless/base/testing';
 import { openClusterState, type ClusterState } from '@cloudless/cluster-state';
 import { impossibleLimitsOf, startControllers, type Controllers } from '@cloudless/controllers';
@@ -22,6 +24,12 @@ export interface TestClusterOptions {
   readonly leaseMs?: number;
   /** How long the store lets the next commit wait, milliseconds: others overtake it. Default 0. */
   readonly commitDelayMs?: () => number;
+  /** How many changes the store's history retains. Default: that of the memory store. */
+  readonly historyLimit?: number;
+  /** Default: nothing is measured. */
+  readonly meter?: Meter;
+  /** Where callers seem to be; default: nowhere. */
+  readonly callerAddress?: string;
 }
 
 /**
@@ -30,7 +38,8 @@ export interface TestClusterOptions {
  */
 export class TestCluster {
   readonly clock = new ManualClock();
-  readonly store: StateStore;
+  /** What the next coordinator starts on; another one when a test puts it there. */
+  store: StateStore;
   readonly agents = new Map<string, ScriptedAgent>();
   /** One for the whole life of the cluster: a new coordinator must not draw the ids of the old one again. */
   private readonly random: Random;
@@ -61,13 +70,19 @@ export class TestCluster {
 
   static async start(options: TestClusterOptions = {}): Promise<TestCluster> {
     const clock = new ManualClock();
-    const cluster = new TestCluster(options, createMemoryStateStore({ clock }), clock);
+    const { historyLimit } = options;
+    const store = createMemoryStateStore({ clock, ...(historyLimit === undefined ? {} : { historyLimit }) });
+    const cluster = new TestCluster(options, store, clock);
     await cluster.startCoordinator();
     return cluster;
   }
 
   get client(): CoordinatorClient {
     return createCoordinatorClient(this.parts.transport);
+  }
+
+  get admin(): AdminClient {
+    return createAdminClient(this.parts.transport);
   }
 
   get state(): ClusterState {
@@ -83,9 +98,9 @@ export class TestCluster {
   async startCoordinator(): Promise<void> {
     const { clock, random } = this;
     const log = this.options.log ?? silentLog;
-    const leaseMs = this.options.leaseMs ?? 3_000;
-    const state = await openClusterState({ store: this.store, clock, random, log, holder: 'simulated' });
-    const controllers = startControllers({ state, clock, random, log, leaseMs });
+    const { leaseMs = 3_000, meter = noMeter } = this.options;
+    const state = await openClusterState({ store: this.store, clock, random, log, holder: 'simulated', meter });
+    const controllers = startControllers({ state, clock, random, log, leaseMs, meter });
     const api = createApiServer({
       state,
       clock,
@@ -96,7 +111,9 @@ export class TestCluster {
       planning: controllers.planner,
       placements: controllers.placements,
       impossibleLimitsOf,
-      connectionOf: (context) => context.values.get(agentConnection),
+      connectionOf: (context) => context.values.get(agentConnection) ?? callerAt(this.options.callerAddress),
+      meter,
+      version: 'simulated',
       timings: { leaseMs, pingMs: leaseMs / 3, usageMs: 10_000 },
     });
     const transport = createRouterTransport(api.routes, {
@@ -174,3 +191,8 @@ const MAX_TURNS = 30_000;
 
 /** Scripted agents have no connection of their own: their sessions end with their stream. */
 const agentConnection = createContextKey<undefined>(undefined);
+
+function callerAt(remoteAddress: string | undefined) {
+  const never = () => () => undefined;
+  return remoteAddress === undefined ? undefined : { remoteAddress, onPing: never, onClose: never };
+}

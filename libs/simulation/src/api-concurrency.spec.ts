@@ -1,0 +1,339 @@
+import { jest } from '@jest/globals';
+import { fromConnectError } from '@cloudless/api';
+import { CloudlessError, createSeededRandom } from '@cloudless/base';
+import type { StateStore } from '@cloudless/state-store';
+import { createWeb, clusterOf, readWeb } from './support.js';
+import { TestCluster } from './test-cluster.js';
+
+const HOUR_MS = 3_600_000;
+/** A whole cluster runs in each test, however busy the machine is. */
+jest.setTimeout(60_000);
+const seeds = (count: number): readonly number[] => Array.from({ length: count }, (_, index) => index + 1);
+
+/** What a call came to: its result, or the kind of its error. */
+async function outcome<Result>(call: Promise<Result>): Promise<Result | string> {
+  try {
+    return await call;
+  } catch (reason) {
+    return fromConnectError(reason).kind;
+  }
+}
+
+/** A cluster whose commits take up to 20 ms and overtake each other, once it has started. */
+async function slowClusterOf(nodes: number, seed: number): Promise<TestCluster> {
+  const random = createSeededRandom(seed);
+  let started = false;
+  const cluster = await clusterOf(nodes, { seed, commitDelayMs: () => (started ? Math.floor(random.next() * 20) : 0) });
+  started = true;
+  return cluster;
+}
+
+/** Every page of a list, with something happening between two of them. */
+async function allPages<Item>(
+  read: (pageToken: string) => Promise<{ readonly items: readonly Item[]; readonly nextPageToken: string }>,
+  between: () => Promise<unknown>,
+): Promise<readonly Item[]> {
+  const items: Item[] = [];
+  for (let pageToken = ''; ;) {
+    const page = await read(pageToken);
+    items.push(...page.items);
+    if (page.nextPageToken === '') return items;
+    pageToken = page.nextPageToken;
+    await between();
+  }
+}
+
+describe('paging while the cluster changes', () => {
+  it.each(seeds(6))('shows what stays exactly once, seed %i', async (seed) => {
+    const cluster = await TestCluster.start({ seed });
+    const random = createSeededRandom(seed + 500);
+    const pick = <Item>(items: readonly Item[]): Item => items[Math.floor(random.next() * items.length)] as Item;
+    const there = { workloads: new Set<string>(), nodes: new Set<string>() };
+    const spec = { command: ['serve'], replicas: 0, labels: { tier: 'web' } };
+    let named = 0;
+    const create = async (): Promise<void> => {
+      const name = `${pick(['a', 'm', 'z'])}${(named += 1)}`;
+      await cluster.client.createWorkload({ name, namespace: pick(['default', 'other']), spec });
+      await cluster.client.enrollNode({ nodeId: name, instanceId: `instance-of-${name}-0123456789` });
+      there.workloads.add(name);
+      there.nodes.add(name);
+    };
+    for (let count = 0; count < 20; count += 1) await cluster.until(create);
+    const remove = async (): Promise<void> => {
+      const { workloads } = await cluster.client.listWorkloads({ pageSize: 1_000 });
+      const { name, namespace } = pick(workloads);
+      there.workloads.delete(name);
+      await cluster.client.deleteWorkload({ name, namespace });
+      const nodeId = pick([...there.nodes]);
+      there.nodes.delete(nodeId);
+      await cluster.client.removeNode({ nodeId });
+    };
+    const change = async (): Promise<void> => {
+      for (let count = 0; count < 3; count += 1) await cluster.until(pick([create, remove]));
+      if (random.next() < 0.2) await cluster.until(() => cluster.restartCoordinator());
+      await cluster.advance(100);
+    };
+    const pageSize = pick([1, 3, 7]);
+    const before = { workloads: [...there.workloads], nodes: [...there.nodes] };
+    const events = (await cluster.until(() => cluster.client.listEvents({ pageSize: 1_000 }))).events.map(({ id }) => id);
+    const names = await allPages(
+      (pageToken) =>
+        cluster.until(async () => {
+          const { workloads, nextPageToken } = await cluster.client.listWorkloads({
+            labelSelector: 'tier=web',
+            pageSize,
+            pageToken,
+          });
+          return { items: workloads.map(({ name }) => name), nextPageToken };
+        }),
+      change,
+    );
+    expect(repeated(names)).toEqual([]);
+    expect(before.workloads.filter((name) => there.workloads.has(name) && !names.includes(name))).toEqual([]);
+    const stay = [...there.nodes];
+    const ids = await allPages(
+      (pageToken) =>
+        cluster.until(async () => {
+          const { nodes, nextPageToken } = await cluster.client.listNodes({ pageSize, pageToken });
+          return { items: nodes.map(({ id }) => id), nextPageToken };
+        }),
+      change,
+    );
+    expect(repeated(ids)).toEqual([]);
+    expect(stay.filter((id) => there.nodes.has(id) && !ids.includes(id))).toEqual([]);
+    for (const newestFirst of [false, true]) {
+      const listed = await allPages(
+        (pageToken) =>
+          cluster.until(async () => {
+            const page = await cluster.client.listEvents({ pageSize: 20, pageToken, newestFirst });
+            return { items: page.events.map(({ id }) => id), nextPageToken: page.nextPageToken };
+          }),
+        () => cluster.until(newestFirst ? create : async () => undefined),
+      );
+      expect(repeated(listed)).toEqual([]);
+      expect(events.filter((id) => !listed.includes(id))).toEqual([]);
+    }
+    await cluster.until(() => cluster.stopCoordinator());
+  });
+
+  it('refuses a token of another list or filter', async () => {
+    const cluster = await TestCluster.start();
+    const spec = { command: ['serve'], replicas: 0 };
+    for (const name of ['a', 'b', 'c']) await cluster.until(() => cluster.client.createWorkload({ name, spec }));
+    const { nextPageToken: pageToken } = await cluster.until(() => cluster.client.listWorkloads({ pageSize: 1 }));
+    await cluster.until(() => cluster.restartCoordinator());
+    const { workloads } = await cluster.until(() => cluster.client.listWorkloads({ pageSize: 1, pageToken }));
+    expect(workloads.map(({ name }) => name)).toEqual(['b']);
+    const another = 'page_token: is of a list with another filter; repeat the filter of the first page, or begin without a token';
+    for (const call of [
+      () => cluster.client.listWorkloads({ pageToken, namespace: 'default' }),
+      () => cluster.client.listWorkloads({ pageToken, labelSelector: 'a=b' }),
+      () => cluster.client.listNodes({ pageToken }),
+      () => cluster.client.listEvents({ pageToken, newestFirst: true }),
+    ]) {
+      await expect(cluster.until<unknown>(call)).rejects.toThrow(another);
+    }
+    const garbage = cluster.until(() => cluster.client.listNodes({ pageToken: 'garbage' }));
+    await expect(garbage).rejects.toThrow('page_token: is not one this server made');
+    await cluster.until(() => cluster.stopCoordinator());
+  });
+});
+
+function repeated(keys: readonly string[]): readonly string[] {
+  return keys.filter((key, index) => keys.indexOf(key) !== index);
+}
+
+describe('writers at the same time', () => {
+  it.each(seeds(4))('who name different fields all have their way, seed %i', async (seed) => {
+    const cluster = await slowClusterOf(2, seed);
+    await createWeb(cluster);
+    const { client } = cluster;
+    const update = (spec: object, ...paths: string[]) =>
+      client.updateWorkload({ name: 'web', spec, ...(paths.length === 0 ? {} : { updateMask: { paths } }) });
+    await cluster.until(() =>
+      Promise.all([
+        update({ args: ['x'], labels: { ignored: 'yes' } }, 'args'),
+        update({ labels: { tier: 'web' } }, 'labels'),
+        update({ rollout: { maxSurge: 2 } }, 'rollout.max_surge'),
+        update({ rollout: { maxUnavailable: 1 } }, 'rollout.max_unavailable'),
+        update({ resources: { requests: { cpuMillis: 7 } } }, 'resources.requests.cpu_millis'),
+        update({ workingDir: '/srv' }),
+        client.scaleWorkload({ name: 'web', replicas: 2 }),
+      ]),
+    );
+    const { spec, generation } = await readWeb(cluster);
+    expect(generation).toBe(8n);
+    expect(spec).toMatchObject({
+      args: ['x'],
+      labels: { tier: 'web' },
+      rollout: { maxSurge: 2, maxUnavailable: 1 },
+      resources: { requests: { cpuMillis: 7 } },
+      workingDir: '/srv',
+      replicas: 2,
+    });
+    await cluster.until(() => cluster.stopCoordinator());
+  });
+
+  it.each(seeds(4))('who expect a generation: one changes it, the others learn of that, seed %i', async (seed) => {
+    const cluster = await slowClusterOf(1, seed);
+    const { generation } = await createWeb(cluster);
+    const { client } = cluster;
+    const results = await cluster.until(() =>
+      Promise.all(
+        [1, 2, 3, 4].map((number) =>
+          outcome(client.updateWorkload({ name: 'web', spec: { args: [`${number}`] }, expectedGeneration: generation })),
+        ),
+      ),
+    );
+    const applied = results.filter((result) => typeof result !== 'string');
+    expect({ applied: applied.length, refused: results.filter((result) => result === 'conflict').length }).toEqual({
+      applied: 1,
+      refused: 3,
+    });
+    const web = await readWeb(cluster);
+    expect([web.generation, web.spec?.args]).toEqual([generation + 1n, applied[0]?.spec?.args]);
+    await cluster.until(() => cluster.stopCoordinator());
+  });
+
+  it('of a node all have their way, and its event says what changed', async () => {
+    const cluster = await slowClusterOf(1, 3);
+    const { client } = cluster;
+    const nodeId = 'node-1';
+    await cluster.until(() =>
+      Promise.all([
+        client.updateNode({ nodeId, setLabels: { disk: 'ssd' } }),
+        client.updateNode({ nodeId, setTaints: [{ key: 'gpu', value: 'yes', effect: 0 }] }),
+        client.updateNode({ nodeId, zone: 'zone-x' }),
+        client.cordonNode({ nodeId }),
+      ]),
+    );
+    const node = await cluster.until(() => client.getNode({ nodeId }));
+    expect(node).toMatchObject({ labels: { disk: 'ssd' }, taints: [{ key: 'gpu' }], zone: 'zone-x', cordoned: true });
+    await cluster.until(() => client.updateNode({ nodeId, removeLabels: ['disk'], removeTaints: ['gpu'], region: 'eu' }));
+    await cluster.until(() => client.updateNode({ nodeId, region: 'eu' }));
+    const { events } = await cluster.until(() => client.listEvents({ nodeId }));
+    const messages = events.filter(({ reason }) => reason === 'NodeUpdated').map(({ message }) => message);
+    expect(messages.slice(0, 3).sort()).toEqual([
+      'node node-1 was changed: label disk=ssd set',
+      'node node-1 was changed: taint gpu=yes:NO_SCHEDULE set',
+      'node node-1 was changed: zone is "zone-x" now',
+    ]);
+    expect(messages.slice(3)).toEqual([
+      'node node-1 was changed: label disk removed, taint gpu=yes:NO_SCHEDULE removed, region is "eu" now',
+    ]);
+    await cluster.until(() => cluster.stopCoordinator());
+  });
+});
+
+describe('a request id', () => {
+  const requestId = 'r-1';
+  const scale = (cluster: TestCluster, replicas = 5) => cluster.client.scaleWorkload({ name: 'web', replicas, requestId });
+
+  it.each(seeds(4))('given twice at once is applied once, and both get the same, seed %i', async (seed) => {
+    const cluster = await slowClusterOf(1, seed);
+    await createWeb(cluster);
+    const update = () => cluster.client.updateWorkload({ name: 'web', spec: { args: ['new'] }, requestId });
+    const results = await cluster.until(() => Promise.all([update(), update(), update()]));
+    expect(results.map(({ generation }) => generation)).toEqual([2n, 2n, 2n]);
+    const again = { name: 'job', spec: { command: ['serve'], replicas: 0 }, requestId: 'r-2' };
+    const made = await cluster.until(() =>
+      Promise.all([cluster.client.createWorkload(again), cluster.client.createWorkload(again)]),
+    );
+    expect(made[0].uid).toBe(made[1].uid);
+    expect((await readWeb(cluster)).generation).toBe(2n);
+    const { events } = await cluster.until(() => cluster.client.listEvents({ workload: 'web' }));
+    expect(events.filter(({ reason }) => reason === 'WorkloadUpdated').map((event) => event.requestId)).toEqual([requestId]);
+    await cluster.until(() => cluster.stopCoordinator());
+  });
+
+  it('gives the first result after a restart, refuses another body, and is forgotten after an hour', async () => {
+    const cluster = await clusterOf(1);
+    await createWeb(cluster);
+    const first = await cluster.until(() => scale(cluster));
+    await cluster.until(() => cluster.client.scaleWorkload({ name: 'web', replicas: 1 }));
+    await cluster.until(() => cluster.restartCoordinator());
+    const second = await cluster.until(() => scale(cluster));
+    expect([second.generation, second.spec?.replicas]).toEqual([first.generation, 5]);
+    const message = 'request_id: was used for another ScaleWorkload within the last hour; use a new one for a new request';
+    await expect(cluster.until(() => scale(cluster, 6))).rejects.toThrow(message);
+    await expect(cluster.until(() => cluster.client.deleteWorkload({ name: 'web', requestId }))).rejects.toThrow(message);
+    await expect(cluster.until(() => cluster.client.cordonNode({ nodeId: 'node-1', requestId }))).rejects.toThrow(message);
+    expect((await readWeb(cluster)).spec?.replicas).toBe(1);
+    await cluster.advance(HOUR_MS - 60_000, 1_000);
+    expect((await cluster.until(() => scale(cluster))).generation).toBe(first.generation);
+    await cluster.advance(180_000, 1_000);
+    expect((await cluster.until(() => scale(cluster, 6))).generation).toBe(4n);
+    await cluster.until(() => cluster.stopCoordinator());
+  });
+
+  it.each(['workload', 'node'] as const)('of a %s whose commit was made but not acknowledged gives its result', async (what) => {
+    const cluster = await clusterOf(1);
+    await createWeb(cluster);
+    const call = async (): Promise<unknown> =>
+      what === 'workload' ? scale(cluster) : cluster.client.updateNode({ nodeId: 'node-1', zone: 'new', requestId });
+    loseNextAnswer(cluster.store);
+    expect(await cluster.until(() => outcome(call()))).toBe('unavailable');
+    await cluster.until(call);
+    const { events } = await cluster.until(() => cluster.client.listEvents({}));
+    const told = events.filter(({ reason }) => reason === (what === 'workload' ? 'WorkloadScaled' : 'NodeUpdated'));
+    expect(told.map((event) => event.requestId)).toEqual([requestId]);
+    expect((await readWeb(cluster)).generation).toBe(what === 'workload' ? 2n : 1n);
+    await cluster.until(() => cluster.stopCoordinator());
+  });
+
+  it('holds for everything that is done to nodes', async () => {
+    const cluster = await clusterOf(2);
+    const { client } = cluster;
+    const nodeId = 'node-1';
+    const drained = await cluster.until(() => client.drainNode({ nodeId, requestId: 'drain' }));
+    await cluster.until(() => client.uncordonNode({ nodeId, requestId: 'uncordon' }));
+    expect((await cluster.until(() => client.drainNode({ nodeId, requestId: 'drain' }))).draining).toBe(drained.draining);
+    expect((await cluster.until(() => client.getNode({ nodeId }))).draining).toBe(false);
+    cluster.agents.get(nodeId)?.disconnect();
+    cluster.agents.delete(nodeId);
+    await cluster.advance(10_000, 100);
+    await cluster.until(() => client.confirmNodeLost({ nodeId, requestId: 'lost' }));
+    const remove = () => client.removeNode({ nodeId, force: true, requestId: 'remove' });
+    await cluster.until(() => Promise.all([remove(), remove()]));
+    expect(await cluster.until(() => outcome(client.getNode({ nodeId })))).toBe('notFound');
+    // What joins under that name later is not touched by a late retry.
+    await cluster.addNode(nodeId);
+    await cluster.until(remove);
+    expect((await cluster.until(() => client.getNode({ nodeId }))).id).toBe(nodeId);
+    const { events } = await cluster.until(() => client.listEvents({ nodeId }));
+    const acts = ['NodeDraining', 'NodeUncordoned', 'NodeLossConfirmed', 'NodeRemoved'];
+    const told = events.filter(({ reason }) => acts.includes(reason));
+    expect(told.map((event) => `${event.reason} ${event.requestId}`)).toEqual([
+      'NodeDraining drain',
+      'NodeUncordoned uncordon',
+      'NodeLossConfirmed lost',
+      'NodeRemoved remove',
+    ]);
+    await cluster.until(() => cluster.stopCoordinator());
+  });
+});
+
+/** The next transaction that keeps a request is committed, but nobody hears of it. */
+function loseNextAnswer(store: StateStore): void {
+  const txn = store.txn.bind(store);
+  let lost = false;
+  const losing: StateStore['txn'] = async (compares, operations) => {
+    const committed = await txn(compares, operations);
+    if (lost || !operations.some((operation) => 'put' in operation && operation.put.startsWith('/request/'))) return committed;
+    lost = true;
+    throw new CloudlessError('unavailable', 'the answer was lost');
+  };
+  Object.assign(store, { txn: losing });
+}
+
+describe('GetServerInfo', () => {
+  it('says which program leads which cluster', async () => {
+    const cluster = await TestCluster.start();
+    const before = await cluster.until(() => cluster.client.getServerInfo({}));
+    await cluster.until(() => cluster.restartCoordinator());
+    const after = await cluster.until(() => cluster.client.getServerInfo({}));
+    expect(after).toMatchObject({ version: 'simulated', clusterId: before.clusterId, epoch: before.epoch + 1n, protocolMin: 1 });
+    expect(after.revision).toBe(await cluster.store.revision());
+    await cluster.until(() => cluster.stopCoordinator());
+  });
+});

@@ -1,0 +1,171 @@
+import { Event_Category as Category, type Event } from '@cloudless/api';
+import type { TestCluster } from './index.js';
+import { clusterOf, createWeb, readWeb } from './support.js';
+
+const auditOf = (cluster: TestCluster): readonly Event[] =>
+  cluster.state
+    .view()
+    .events()
+    .filter(({ category }) => category === Category.AUDIT);
+const lastOf = (cluster: TestCluster): Event | undefined => auditOf(cluster).at(-1);
+
+interface Row {
+  readonly rpc: string;
+  readonly call: (cluster: TestCluster) => Promise<unknown>;
+  readonly result?: string;
+  readonly about?: Partial<Event>;
+}
+
+const rows: readonly Row[] = [
+  {
+    rpc: 'CreateWorkload',
+    call: ({ client }) => client.createWorkload({ name: 'two', spec: { command: ['x'] } }),
+    about: { namespace: 'default', workload: 'two' },
+  },
+  {
+    rpc: 'UpdateWorkload',
+    call: ({ client }) => client.updateWorkload({ name: 'web', spec: { command: ['y'] } }),
+    about: { workload: 'web' },
+  },
+  {
+    rpc: 'ScaleWorkload',
+    call: ({ client }) => client.scaleWorkload({ name: 'web', replicas: 2, requestId: 'scale-1' }),
+    about: { requestId: 'scale-1' },
+  },
+  { rpc: 'ScaleWorkload', call: ({ client }) => client.scaleWorkload({ name: 'web', replicas: 3 }), result: 'unchanged' },
+  { rpc: 'DeleteWorkload', call: ({ client }) => client.deleteWorkload({ name: 'web' }), about: { workload: 'web' } },
+  {
+    rpc: 'UpdateNode',
+    call: ({ client }) => client.updateNode({ nodeId: 'node-1', setLabels: { a: 'b' } }),
+    about: { nodeId: 'node-1' },
+  },
+  { rpc: 'CordonNode', call: ({ client }) => client.cordonNode({ nodeId: 'node-1' }) },
+  { rpc: 'DrainNode', call: ({ client }) => client.drainNode({ nodeId: 'node-1' }) },
+  { rpc: 'UncordonNode', call: ({ client }) => client.uncordonNode({ nodeId: 'node-1' }), result: 'unchanged' },
+  {
+    rpc: 'EnrollNode',
+    call: ({ client }) => client.enrollNode({ nodeId: 'node-9', instanceId: 'instance-of-node-9-0123456789' }),
+    about: { nodeId: 'node-9' },
+  },
+  { rpc: 'ConfirmNodeLost', call: ({ client }) => client.confirmNodeLost({ nodeId: 'node-1' }), result: 'failed_precondition' },
+  { rpc: 'RemoveNode', call: ({ client }) => client.removeNode({ nodeId: 'node-1' }), result: 'failed_precondition' },
+  { rpc: 'DeleteWorkload', call: ({ client }) => client.deleteWorkload({ name: 'nothing' }), result: 'not_found' },
+  { rpc: 'ExecCommand', call: ({ client }) => client.execCommand({ name: 'nothing', command: ['x'] }), result: 'not_found' },
+  { rpc: 'Backup', call: (cluster) => drain(cluster.admin.backup({})), result: 'started' },
+];
+
+async function drain(items: AsyncIterable<unknown>): Promise<void> {
+  for await (const item of items) void item;
+}
+
+async function aCluster(): Promise<TestCluster> {
+  const cluster = await clusterOf(2, { callerAddress: '127.0.0.7' });
+  await createWeb(cluster);
+  await cluster.advance(1_000);
+  return cluster;
+}
+
+describe('the audit log', () => {
+  it.each(rows)(
+    'has $rpc with what became of it ($result), before its answer',
+    async ({ rpc, call, result = 'ok', about = {} }) => {
+      const cluster = await aCluster();
+      const before = auditOf(cluster).length;
+      let atAnswer: readonly Event[] = [];
+      const answered = cluster.until(() => call(cluster).finally(() => (atAnswer = auditOf(cluster))));
+      if (['ok', 'unchanged', 'started'].includes(result)) await answered;
+      else await expect(answered).rejects.toThrow();
+      expect(atAnswer.slice(before)).toMatchObject([
+        {
+          reason: rpc,
+          audit: { principal: 'anonymous', address: '127.0.0.7', rpc: expect.stringContaining(`/${rpc}`), result },
+          ...about,
+        },
+      ]);
+    },
+  );
+
+  it('is written in the transaction that does what was asked', async () => {
+    const cluster = await aCluster();
+    await cluster.until(() => cluster.client.scaleWorkload({ name: 'web', replicas: 5 }));
+    const view = cluster.state.view();
+    const { uid } = view.workloadByName('default', 'web')!.value;
+    expect(view.event(lastOf(cluster)!.id)?.revision).toBe(view.workload(uid)?.revision);
+  });
+
+  it('has a command before it begins, by its program only: arguments may hold secrets', async () => {
+    const cluster = await aCluster();
+    const replica = (await readWeb(cluster)).status!.replicas[0]!;
+    const stopping = new AbortController();
+    const call = cluster.client.execCommand(
+      { replicaId: replica.id, command: ['psql', '--password', 'hunter2'] },
+      { signal: stopping.signal },
+    );
+    call.catch(() => undefined);
+    await cluster.advance(100);
+    const event = lastOf(cluster);
+    expect(event).toMatchObject({
+      reason: 'ExecCommand',
+      replicaId: replica.id,
+      nodeId: replica.nodeId,
+      workload: 'web',
+      audit: { result: 'started', program: 'psql', argumentCount: 2 },
+    });
+    expect(JSON.stringify(event, (_key, value: unknown) => (typeof value === 'bigint' ? String(value) : value))).not.toContain(
+      'hunter2',
+    );
+    stopping.abort();
+  });
+
+  it('starts nothing that cannot be recorded', async () => {
+    const cluster = await aCluster();
+    const replica = (await readWeb(cluster)).status!.replicas[0]!;
+    cluster.store.txn = () => Promise.reject(new Error('the disk is gone'));
+    const asked = cluster.agents.get(replica.nodeId)!.taken;
+    await expect(cluster.until(() => cluster.client.execCommand({ replicaId: replica.id, command: ['x'] }))).rejects.toThrow(
+      'internal error',
+    );
+    expect(cluster.agents.get(replica.nodeId)!.taken).toBe(asked);
+  });
+
+  it('puts refusals together that one caller makes without end', async () => {
+    const cluster = await aCluster();
+    const before = auditOf(cluster).length;
+    const refused = () => cluster.until(() => cluster.client.deleteWorkload({ name: 'nothing' })).catch(() => undefined);
+    for (let turn = 0; turn < 50; turn += 1) await refused();
+    expect(auditOf(cluster).length - before).toBeLessThan(12);
+    await cluster.advance(10_000, 100);
+    await refused();
+    expect(lastOf(cluster)?.count).toBeGreaterThan(35);
+  });
+
+  it('names the trace of the call', async () => {
+    const cluster = await aCluster();
+    const traceId = '4bf92f3577b34da6a3ce929d0e0e4736';
+    const headers = { traceparent: `00-${traceId}-00f067aa0ba902b7-01` };
+    await cluster.until(() => cluster.client.cordonNode({ nodeId: 'node-1' }, { headers }));
+    expect(lastOf(cluster)?.audit?.traceId).toBe(traceId);
+  });
+
+  it('is kept when other events go, until its own time is over', async () => {
+    const cluster = await aCluster();
+    expect(auditOf(cluster).length).toBeGreaterThan(0);
+    await cluster.stopCoordinator();
+    await cluster.clock.advance(31 * 24 * 3_600_000);
+    await cluster.startCoordinator();
+    await cluster.advance(1_000, 100);
+    expect(auditOf(cluster)).toEqual([]);
+    expect(
+      cluster.state
+        .view()
+        .events()
+        .some(({ reason }) => reason === 'WorkloadCreated'),
+    ).toBe(true);
+  });
+
+  it('is listed by itself, and left out, by category', async () => {
+    const cluster = await aCluster();
+    const { events } = await cluster.until(() => cluster.client.listEvents({ categories: [Category.AUDIT] }));
+    expect(events.map(({ reason }) => reason)).toEqual(['EnrollNode', 'EnrollNode', 'CreateWorkload']);
+  });
+});

@@ -1,0 +1,64 @@
+import { equals } from '@bufbuild/protobuf';
+import { WorkloadSpecSchema, type Workload, type WorkloadSpec } from '@cloudless/api';
+import type { WorkloadRecord } from '@cloudless/api/store';
+import type { DurableRecords } from '../parts/records.js';
+import type { Commit } from './commit-checkers.js';
+
+/** 1, 3: what users were told has happened is on the disk, once. */
+export class Ledger {
+  /** Every spec that a workload has had, by uid and generation. */
+  private readonly specs = new Map<string, Map<bigint, WorkloadSpec>>();
+  private readonly deletions = new Set<string>();
+  private readonly names = new Map<string, string>();
+  private waiting: { readonly call: string; readonly requestId: string; readonly workload: Workload }[] = [];
+  acknowledged = 0;
+
+  constructor(
+    private readonly records: DurableRecords,
+    private readonly violation: (text: string) => void,
+  ) {}
+
+  /** A user is about to ask for the end of a workload. */
+  deletionAsked(name: string): void {
+    this.deletions.add(name);
+  }
+
+  /** A user was told that a call has been carried out. */
+  told(call: string, requestId: string, workload: Workload): void {
+    this.acknowledged += 1;
+    this.waiting.push({ call, requestId, workload });
+  }
+
+  committed({ changes }: Commit): void {
+    for (const { kind, id, before, after } of changes) {
+      if (kind !== 'workload') continue;
+      const record = after as WorkloadRecord | undefined;
+      if (record?.spec !== undefined) {
+        const specs = this.specs.get(id) ?? new Map<bigint, WorkloadSpec>();
+        this.specs.set(id, specs);
+        specs.set(record.generation, record.spec);
+        this.names.set(id, record.name);
+      }
+      const wasDeleting = (before as WorkloadRecord | undefined)?.deletionRequestedAt !== undefined;
+      const isDeleting = record?.deletionRequestedAt !== undefined;
+      if (isDeleting && !wasDeleting && !this.deletions.has(record.name))
+        this.violation(`1: ${record.name} is being deleted, and no user has asked for it`);
+    }
+  }
+
+  /** Compares what was told since the last time with what is on the disk. */
+  check(): void {
+    for (const { call, requestId, workload } of this.waiting.splice(0)) {
+      const { uid, generation, name } = workload;
+      const spec = this.specs.get(uid)?.get(generation);
+      const what = `${call} of ${name} (request ${requestId}) was acknowledged with generation ${generation}`;
+      if (spec === undefined) this.violation(`1: ${what}, which is not on the disk`);
+      else if (workload.spec !== undefined && !equals(WorkloadSpecSchema, spec, workload.spec))
+        this.violation(`1: ${what}, whose spec on the disk is another`);
+      if (this.records.request(requestId) === undefined) this.violation(`3: ${what}, and its request id was not kept`);
+      const record = this.records.workload(uid)?.value;
+      if (call === 'delete' && record !== undefined && record.deletionRequestedAt === undefined)
+        this.violation(`1: ${what}, and it is not being deleted`);
+    }
+  }
+}

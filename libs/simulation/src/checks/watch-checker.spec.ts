@@ -1,0 +1,44 @@
+import { CloudlessError, createSeededRandom } from '@cloudless/base';
+import { ManualClock } from '@cloudless/base/testing';
+import type { SimCoordinator } from '../parts/sim-coordinator.js';
+import type { SimDisk } from '../parts/sim-disk.js';
+import { SimRandom } from '../parts/sim-random.js';
+import { StoreWatcher } from './watch-checker.js';
+
+const COMPACTED = 'compacted';
+
+/** Lets a watcher read these revisions. */
+async function watch(revisions: readonly (bigint | typeof COMPACTED)[], compactedRevision = 0n): Promise<readonly string[]> {
+  const violations: string[] = [];
+  const waiting = [...revisions];
+  const random = Object.assign(new SimRandom(1), { random: createSeededRandom(1), chance: () => false });
+  const disk = { compactedRevision, revision: 9n } as SimDisk;
+  const process = { isDead: false };
+  async function* read() {
+    for (let next = waiting.shift(); next !== undefined; next = waiting.shift()) {
+      if (next === COMPACTED) throw new CloudlessError('compacted', 'gone');
+      yield { revision: next, changes: [] };
+    }
+  }
+  const coordinator = { process, engine: { watch: read } } as unknown as SimCoordinator;
+  const violation = (text: string): number => violations.push(text);
+  await new StoreWatcher({ time: new ManualClock(), random, disk, violation, trace: () => undefined }).follow(coordinator);
+  return violations;
+}
+
+describe('the watcher of the store', () => {
+  it.each([
+    { name: 'every revision', revisions: [1n, 2n, 3n], says: [] },
+    { name: 'a gap', revisions: [1n, 3n], says: ['4: a watch went from revision 1 to 3'] },
+    { name: 'a repeat', revisions: [1n, 2n, 2n], says: ['4: a watch went from revision 2 to 2'] },
+    { name: 'changes that are gone', revisions: [COMPACTED, 10n], compacted: 5n, says: [] },
+    {
+      name: 'changes that are said to be gone and are not',
+      revisions: [1n, COMPACTED],
+      compacted: 1n,
+      says: ['4: revision 1 was called compacted, and 1 is the newest that is'],
+    },
+  ] as const)('judges $name', async ({ revisions, says, ...row }) => {
+    expect(await watch(revisions, 'compacted' in row ? row.compacted : 0n)).toEqual(says);
+  });
+});

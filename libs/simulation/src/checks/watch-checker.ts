@@ -1,0 +1,96 @@
+import { WatchWorkloadsResponse_Kind as WatchKind } from '@cloudless/api';
+import { errorKindOf, type Clock } from '@cloudless/base';
+import type { SimCoordinator } from '../parts/sim-coordinator.js';
+import type { SimDisk } from '../parts/sim-disk.js';
+import type { SimRandom } from '../parts/sim-random.js';
+
+/** Needs of a watcher. */
+export interface WatcherDeps {
+  readonly time: Clock;
+  readonly random: SimRandom;
+  readonly disk: SimDisk;
+  readonly violation: (text: string) => void;
+  readonly trace: (what: string) => void;
+}
+
+/** 4: reads every change of the store, at times slowly, and over every restart of the coordinator. */
+export class StoreWatcher {
+  private position = 0n;
+  private isClosed = false;
+
+  constructor(private readonly deps: WatcherDeps) {}
+
+  close(): void {
+    this.isClosed = true;
+  }
+
+  /** Reads on, from where it was, as long as this coordinator lives. */
+  async follow(coordinator: SimCoordinator): Promise<void> {
+    const { disk, violation, trace } = this.deps;
+    const isOver = (): boolean => coordinator.process.isDead || this.isClosed;
+    while (!isOver()) {
+      try {
+        for await (const { revision } of coordinator.engine.watch({ prefix: '/', after: this.position })) {
+          if (isOver()) return;
+          if (revision !== this.position + 1n) violation(`4: a watch went from revision ${this.position} to ${revision}`);
+          this.position = revision;
+          await this.pause();
+        }
+        return;
+      } catch (reason) {
+        if (isOver()) return;
+        if (errorKindOf(reason) !== 'compacted') return violation(`4: a watch failed: ${String(reason)}`);
+        if (this.position >= disk.compactedRevision)
+          violation(`4: revision ${this.position} was called compacted, and ${disk.compactedRevision} is the newest that is`);
+        trace(`fell behind at revision ${this.position}, reads anew at ${disk.revision}`);
+        this.position = disk.revision;
+      }
+    }
+  }
+
+  private async pause(): Promise<void> {
+    const { random, time } = this.deps;
+    if (!random.chance(0.02)) return;
+    await new Promise<void>((resolve) => time.setTimer(random.between(50, 3_000), resolve));
+  }
+}
+
+/** 4: what a user sees who watches all workloads. */
+export class WorkloadWatcher {
+  /** Generation shown last, by uid; undefined before all was shown. */
+  private shown: Map<string, bigint> | undefined;
+
+  constructor(private readonly deps: Pick<WatcherDeps, 'violation'>) {}
+
+  get view(): ReadonlyMap<string, bigint> | undefined {
+    return this.shown;
+  }
+
+  /** Watches as long as this coordinator lives. */
+  async follow(coordinator: SimCoordinator): Promise<void> {
+    const { violation } = this.deps;
+    const seen = new Map<string, bigint>();
+    let revision = 0n;
+    this.shown = undefined;
+    try {
+      for await (const item of coordinator.client.watchWorkloads({})) {
+        if (coordinator.process.isDead) return;
+        if (item.revision < revision)
+          violation(`4: a watch of workloads went back from revision ${revision} to ${item.revision}`);
+        revision = item.revision;
+        const { workload } = item;
+        if (item.kind === WatchKind.SYNCED) this.shown = seen;
+        if (workload === undefined) continue;
+        if (item.kind === WatchKind.DELETED) {
+          seen.delete(workload.uid);
+          continue;
+        }
+        if (workload.generation < (seen.get(workload.uid) ?? 0n))
+          violation(`4: a watch showed generation ${workload.generation} of ${workload.name} after a newer one`);
+        seen.set(workload.uid, workload.generation);
+      }
+    } catch (reason) {
+      if (!coordinator.process.isDead) violation(`4: a watch of workloads failed: ${String(reason)}`);
+    }
+  }
+}

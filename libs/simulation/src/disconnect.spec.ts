@@ -1,0 +1,138 @@
+import { Disconnect_Mode as Mode } from '@cloudless/api';
+import { durationFromMs } from '@bufbuild/protobuf/wkt';
+import { clusterOf, createWeb, readWeb } from './support.js';
+import type { TestCluster } from './index.js';
+
+const LEASE_MS = 3_000;
+const EXCLUSIVE = { mode: Mode.EXCLUSIVE, stopAfter: durationFromMs(4_000) };
+const capabilities = ['runtime.process', 'disconnect.exclusive'];
+
+async function exclusiveCluster(nodes: number): Promise<TestCluster> {
+  const cluster = await clusterOf(0);
+  for (let number = 1; number <= nodes; number += 1) await cluster.addNode(`node-${number}`, { capabilities });
+  return cluster;
+}
+
+/** Replicas of the workload that are wanted, by slot. */
+function wanted(cluster: TestCluster): readonly { readonly id: string; readonly slot: number; readonly nodeId: string }[] {
+  return [...cluster.state.view().replicas()].map(({ value }) => value).filter(({ desiredRunning }) => desiredRunning);
+}
+
+const eventsOf = (cluster: TestCluster): readonly string[] => [...cluster.state.view().events()].map(({ reason }) => reason);
+
+describe('a node that is cut off', () => {
+  it.each([
+    { name: 'AVAILABLE replaces when the lease has ended', disconnect: undefined, afterMs: LEASE_MS },
+    { name: 'AVAILABLE with lost_after waits so much longer', disconnect: { lostAfter: durationFromMs(7_000) }, afterMs: 10_000 },
+    { name: 'EXCLUSIVE waits twice stop_after', disconnect: EXCLUSIVE, afterMs: LEASE_MS + 8_000 },
+    {
+      name: 'EXCLUSIVE waits as long as it is told to',
+      disconnect: { ...EXCLUSIVE, lostAfter: durationFromMs(20_000) },
+      afterMs: LEASE_MS + 20_000,
+    },
+  ])('$name', async ({ disconnect, afterMs }) => {
+    const cluster = await exclusiveCluster(2);
+    await createWeb(cluster, { replicas: 2, ...(disconnect === undefined ? {} : { disconnect }) });
+    await cluster.advance(1_000);
+    const before = wanted(cluster).map(({ id }) => id);
+    const agent = cluster.agents.get('node-1')!;
+    await cluster.advance(10);
+    agent.isHeard = false;
+    await cluster.advance(afterMs - 200);
+    expect(wanted(cluster).map(({ id }) => id)).toEqual(before);
+    await cluster.advance(600);
+    expect(wanted(cluster).map(({ nodeId }) => nodeId)).toEqual(['node-2', 'node-2']);
+  });
+
+  it('whose loss is confirmed has its replicas replaced at once, and only a lost one can be', async () => {
+    const cluster = await exclusiveCluster(2);
+    await createWeb(cluster, { replicas: 2, disconnect: EXCLUSIVE });
+    await cluster.advance(1_000);
+    const confirm = () => cluster.until(() => cluster.client.confirmNodeLost({ nodeId: 'node-1' }));
+    await expect(confirm()).rejects.toThrow('node "node-1" is READY, not LOST');
+    cluster.agents.get('node-1')!.isHeard = false;
+    await cluster.advance(LEASE_MS + 200);
+    await confirm();
+    await confirm();
+    await cluster.advance(500);
+    expect(wanted(cluster).map(({ nodeId }) => nodeId)).toEqual(['node-2', 'node-2']);
+    expect(eventsOf(cluster).filter((reason) => reason === 'NodeLossConfirmed')).toHaveLength(1);
+  });
+
+  it('of many that fell silent together is replaced once its loss is confirmed, the others wait', async () => {
+    const cluster = await clusterOf(6);
+    await createWeb(cluster, { replicas: 6 });
+    await cluster.advance(1_000);
+    for (const nodeId of ['node-1', 'node-2', 'node-3', 'node-4']) cluster.agents.get(nodeId)!.isHeard = false;
+    await cluster.advance(5_000);
+    await cluster.until(() => cluster.client.confirmNodeLost({ nodeId: 'node-1' }));
+    await cluster.advance(2_000);
+    const places = wanted(cluster).map(({ nodeId }) => nodeId);
+    expect(places).not.toContain('node-1');
+    expect(places).toHaveLength(6);
+  });
+});
+
+describe('EXCLUSIVE', () => {
+  it('goes only to nodes that can hold to it, and says what is missing', async () => {
+    const cluster = await clusterOf(1);
+    await createWeb(cluster, { replicas: 1, disconnect: EXCLUSIVE });
+    await cluster.advance(500);
+    expect((await readWeb(cluster)).status?.reason).toContain('capability disconnect.exclusive: 1 of 1 nodes');
+  });
+
+  it('tells the agent when to stop', async () => {
+    const cluster = await exclusiveCluster(1);
+    await createWeb(cluster, { replicas: 1, disconnect: EXCLUSIVE });
+    await cluster.advance(500);
+    expect(cluster.agents.get('node-1')!.started.map(({ order }) => order.value)).toMatchObject([{ stopAfter: { seconds: 4n } }]);
+  });
+
+  it('never gives a slot away while its replica may still run', async () => {
+    const cluster = await exclusiveCluster(2);
+    await createWeb(cluster, { replicas: 2, disconnect: EXCLUSIVE });
+    await cluster.advance(3_000);
+    for (const agent of cluster.agents.values()) agent.obeysStops = false;
+    for (const replicas of [1, 2]) {
+      await cluster.until(() => cluster.client.scaleWorkload({ name: 'web', replicas }));
+      await cluster.advance(1_000);
+    }
+    const slots = [...cluster.state.view().replicas()].map(({ value }) => value.slot);
+    expect(slots.sort()).toEqual([0, 1, 2]);
+  });
+
+  it('is taken up and given up by running replicas without a restart', async () => {
+    const cluster = await exclusiveCluster(1);
+    await createWeb(cluster, { replicas: 1 });
+    await cluster.advance(3_000);
+    const [before] = wanted(cluster);
+    await cluster.until(() => cluster.client.updateWorkload({ name: 'web', spec: { disconnect: EXCLUSIVE } }));
+    await cluster.advance(1_000);
+    const record = () => [...cluster.state.view().replicas()].map(({ value }) => value);
+    expect(record()).toMatchObject([
+      { id: before?.id, stopAfter: { seconds: 4n }, lostAfter: { seconds: 8n }, stopAfterUnconfirmed: false },
+    ]);
+    expect((await readWeb(cluster)).status).toMatchObject({ version: 1, readyReplicas: 1 });
+    await cluster.until(() =>
+      cluster.client.updateWorkload({ name: 'web', spec: { disconnect: {} }, updateMask: { paths: ['disconnect'] } }),
+    );
+    await cluster.advance(1_000);
+    expect(record()).toMatchObject([{ id: before?.id, stopAfterUnconfirmed: false }]);
+    expect(record()[0]?.stopAfter).toBeUndefined();
+    expect(record()[0]?.lostAfter).toBeUndefined();
+  });
+
+  it('made shorter while the node is cut off, still waits as long as the agent was told', async () => {
+    const cluster = await exclusiveCluster(2);
+    await createWeb(cluster, { replicas: 1, disconnect: { mode: Mode.EXCLUSIVE, stopAfter: durationFromMs(20_000) } });
+    await cluster.advance(1_000);
+    const [before] = wanted(cluster);
+    cluster.agents.get(before?.nodeId ?? '')!.isHeard = false;
+    cluster.agents.get(before?.nodeId ?? '')!.dropsOrders = 1_000;
+    await cluster.until(() => cluster.client.updateWorkload({ name: 'web', spec: { disconnect: EXCLUSIVE } }));
+    await cluster.advance(40_000, 50);
+    expect(wanted(cluster).map(({ id }) => id)).toEqual([before?.id]);
+    await cluster.advance(5_000, 50);
+    expect(wanted(cluster).map(({ id }) => id)).not.toEqual([before?.id]);
+  });
+});

@@ -1,0 +1,100 @@
+import type { SimRandom } from '../parts/sim-random.js';
+
+/** The kinds of faults; what each does is in `faults.ts`. */
+export type FaultKind =
+  | 'killCoordinator'
+  | 'crashCoordinator'
+  | 'pauseCoordinator'
+  | 'killAgent'
+  | 'crashAgent'
+  | 'pauseAgent'
+  | 'rebootMachine'
+  | 'machineVanishes'
+  | 'nodeJoins'
+  | 'stall'
+  | 'oneWay'
+  | 'cut'
+  | 'reset'
+  | 'cutAll'
+  | 'lossyMessages'
+  | 'lossyCalls'
+  | 'slowDisk'
+  | 'fullDisk'
+  | 'slowAgentDisk'
+  | 'fullAgentDisk'
+  | 'slowView'
+  | 'containerCrashes'
+  | 'containerExits'
+  | 'containersFlap'
+  | 'neverReady';
+
+/** How often each happens beside the others, when a world has it at all. */
+const WEIGHTS: Readonly<Record<FaultKind, number>> = {
+  killCoordinator: 1.5,
+  crashCoordinator: 2,
+  pauseCoordinator: 1,
+  killAgent: 2,
+  crashAgent: 3,
+  pauseAgent: 1,
+  rebootMachine: 0.7,
+  machineVanishes: 0.3,
+  nodeJoins: 0.5,
+  stall: 1.5,
+  oneWay: 1.5,
+  cut: 1.5,
+  reset: 1.5,
+  cutAll: 0.3,
+  lossyMessages: 1,
+  lossyCalls: 1,
+  slowDisk: 1,
+  fullDisk: 0.5,
+  slowAgentDisk: 1,
+  fullAgentDisk: 0.5,
+  slowView: 1,
+  containerCrashes: 3,
+  containerExits: 1,
+  containersFlap: 0.7,
+  neverReady: 0.7,
+};
+
+/** What one world is like. */
+export interface WorldPlan {
+  readonly nodes: number;
+  readonly users: number;
+  /** How long faults and users go on, milliseconds. */
+  readonly turmoilMs: number;
+  /** Between two faults, milliseconds, from and to. */
+  readonly pauseMs: readonly [number, number];
+  readonly weights: Readonly<Partial<Record<FaultKind, number>>>;
+  /** Changes that the store retains. */
+  readonly historyLimit: number;
+  /** Clocks run between 0.9 and 1.1 of the right speed, and wall clocks are off. */
+  readonly drift: boolean;
+  /** CPU of a node, thousandths of a core. */
+  readonly cpuMillis: number;
+}
+
+/** From one blow after the other to time for everything to settle between two. */
+const PAUSES_MS: readonly [WorldPlan['pauseMs'], ...WorldPlan['pauseMs'][]] = [
+  [100, 800],
+  [300, 1_500],
+  [800, 3_000],
+];
+
+/** Most worlds are small and short, some large; each has some of the faults only, so that none hides the others. */
+export function planWorld(random: SimRandom): WorldPlan {
+  const isLarge = random.chance(0.04);
+  const kinds = Object.keys(WEIGHTS) as FaultKind[];
+  const share = random.pick([0.15, 0.4, 0.8]);
+  const weights = Object.fromEntries(kinds.filter(() => random.chance(share)).map((kind) => [kind, WEIGHTS[kind]]));
+  return {
+    nodes: isLarge ? random.whole(20, 40) : random.chance(0.15) ? random.whole(7, 12) : random.whole(3, 6),
+    users: random.whole(1, 3),
+    turmoilMs: isLarge ? random.between(4_000, 7_000) : random.between(6_000, 14_000),
+    pauseMs: random.pick(PAUSES_MS),
+    weights,
+    historyLimit: random.chance(0.5) ? 100_000 : random.whole(20, 200),
+    drift: random.chance(0.5),
+    cpuMillis: random.pick([1_500, 4_000]),
+  };
+}

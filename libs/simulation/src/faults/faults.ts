@@ -1,0 +1,155 @@
+import type { SimNode } from '../parts/sim-node.js';
+import type { SimRandom } from '../parts/sim-random.js';
+import type { SimCluster } from '../sim-cluster.js';
+import type { FaultKind } from './fault-plan.js';
+
+/** Short enough to be bridged, or longer than any lease. */
+const SHORT_MS = [50, 900] as const;
+const LONG_MS = [1_000, 6_000] as const;
+/** So many machines may be destroyed for ever, of all: what is left has to take their work. */
+const MAX_GONE_SHARE = 0.25;
+
+/** Does one fault. @returns What it did, or undefined when it was not possible now. */
+export function strike(world: SimCluster, kind: FaultKind, random: SimRandom): string | undefined {
+  const node = random.pick(world.nodes.filter(({ isGone }) => !isGone));
+  const durationMs = random.chance(0.6) ? random.between(...SHORT_MS) : random.between(...LONG_MS);
+  const forMs = `for ${Math.round(durationMs)} ms`;
+  const later = (action: () => void): void => world.later(durationMs, action);
+  if (node === undefined) return undefined;
+  switch (kind) {
+    case 'killCoordinator':
+      if (!world.killCoordinator(durationMs)) return undefined;
+      return `the coordinator is killed, a new one comes after ${Math.round(durationMs)} ms`;
+    case 'crashCoordinator':
+      return crash(world.coordinatorProcess, 'the coordinator', random);
+    case 'pauseCoordinator': {
+      const process = world.coordinatorProcess;
+      if (process?.isRunning !== true) return undefined;
+      process.pause();
+      later(() => process.resume());
+      return `the coordinator stands still ${forMs}`;
+    }
+    case 'killAgent':
+      if (node.agentProcess === undefined) return undefined;
+      node.killAgent();
+      return `the agent of ${node.id} is killed`;
+    case 'crashAgent':
+      return crash(node.agentProcess, `the agent of ${node.id}`, random);
+    case 'pauseAgent':
+      if (node.agentProcess?.isRunning !== true) return undefined;
+      node.pauseAgent();
+      later(() => node.resumeAgent());
+      return `the agent of ${node.id} stands still ${forMs}`;
+    case 'rebootMachine':
+      node.reboot();
+      return `${node.id} is restarted`;
+    case 'machineVanishes':
+      if (world.nodes.filter(({ isGone }) => isGone).length + 1 > world.nodes.length * MAX_GONE_SHARE) return undefined;
+      node.vanish();
+      return `${node.id} is destroyed`;
+    case 'nodeJoins':
+      return `${world.addNode().id} joins`;
+    default:
+      return strikeSoftly(world, kind, node, random, durationMs);
+  }
+}
+
+type SoftFault = Exclude<
+  FaultKind,
+  | 'killCoordinator'
+  | 'crashCoordinator'
+  | 'pauseCoordinator'
+  | 'killAgent'
+  | 'crashAgent'
+  | 'pauseAgent'
+  | 'rebootMachine'
+  | 'machineVanishes'
+  | 'nodeJoins'
+>;
+
+/** Faults of networks, disks and containers. */
+function strikeSoftly(
+  world: SimCluster,
+  kind: SoftFault,
+  node: SimNode,
+  random: SimRandom,
+  durationMs: number,
+): string | undefined {
+  const { link } = node;
+  const forMs = `for ${Math.round(durationMs)} ms`;
+  const later = (action: () => void): void => world.later(durationMs, action);
+  switch (kind) {
+    case 'stall':
+      link.stall(durationMs);
+      return `nothing passes to and from ${node.id} ${forMs}`;
+    case 'oneWay': {
+      const direction = random.pick(['up', 'down'] as const);
+      link.stall(durationMs, direction);
+      return `nothing passes ${direction === 'up' ? 'from' : 'to'} ${node.id} ${forMs}`;
+    }
+    case 'cut':
+      link.cut(durationMs);
+      return `${node.id} is cut off ${forMs}`;
+    case 'reset':
+      link.reset();
+      return `the connections of ${node.id} break`;
+    case 'cutAll':
+      for (const other of world.nodes) if (!other.isGone) other.link.cut(durationMs);
+      return `all nodes are cut off ${forMs}`;
+    case 'lossyMessages':
+      Object.assign(link.faults, { orderLoss: 0.3, orderDouble: 0.3, reportDouble: 0.3 });
+      later(() => Object.assign(link.faults, { orderLoss: 0, orderDouble: 0, reportDouble: 0 }));
+      return `orders for ${node.id} are lost and doubled ${forMs}`;
+    case 'lossyCalls': {
+      const lossy = random.pick([link, ...world.userLinks]);
+      Object.assign(lossy.faults, { requestLoss: 0.3, replyLoss: 0.3 });
+      later(() => Object.assign(lossy.faults, { requestLoss: 0, replyLoss: 0 }));
+      return `calls of ${lossy.name} and their answers are lost ${forMs}`;
+    }
+    case 'slowDisk':
+      world.disk.delayMs = random.chance(0.7) ? [0, 25] : [50, 600];
+      later(() => (world.disk.delayMs = [0, 0]));
+      return `the coordinator's disk takes ${world.disk.delayMs.join(' to ')} ms ${forMs}`;
+    case 'fullDisk':
+      world.disk.full = true;
+      later(() => world.emptyDisk());
+      return `the coordinator's disk is full ${forMs}`;
+    case 'slowAgentDisk':
+      node.storeMs = random.chance(0.7) ? [1, 30] : [50, 900];
+      later(() => (node.storeMs = [0, 2]));
+      return `the disk of ${node.id} takes ${node.storeMs.join(' to ')} ms ${forMs}`;
+    case 'fullAgentDisk':
+      node.storeIsFull = true;
+      later(() => (node.storeIsFull = false));
+      return `the disk of ${node.id} is full ${forMs}`;
+    case 'slowView':
+      world.viewDelayMs = [5, random.pick([40, 300])];
+      later(() => (world.viewDelayMs = [0, 0]));
+      return `the coordinator's view comes late ${forMs}`;
+    case 'containerCrashes':
+      return world.replicas.crashOne(random, 1);
+    case 'containerExits':
+      return world.replicas.crashOne(random, 0);
+    case 'containersFlap':
+      world.replicas.flapShare = 0.6;
+      later(() => (world.replicas.flapShare = 0));
+      return `what starts does not live long ${forMs}`;
+    case 'neverReady':
+      world.replicas.deafShare = 0.6;
+      later(() => (world.replicas.deafShare = 0));
+      return `what starts accepts no connection ${forMs}`;
+  }
+}
+
+/** At one of the next uses of a port. */
+function crash(
+  process: { readonly isDead: boolean; crashAt(calls: number, when: 'before' | 'after'): void } | undefined,
+  who: string,
+  random: SimRandom,
+): string | undefined {
+  if (process === undefined || process.isDead) return undefined;
+  const calls = random.whole(1, 12);
+  const when = random.pick(['before', 'after'] as const);
+  process.crashAt(calls, when);
+  return `${who} is going to die ${when} its use ${calls} of a port`;
+}

@@ -1,0 +1,147 @@
+import type {
+  ControlRecord,
+  NodeRecord,
+  ReplicaRecord,
+  RequestRecord,
+  VersionRecord,
+  WorkloadRecord,
+} from '@cloudless/api/store';
+import { decodeRecord, parseKey, type ClusterView, type RecordChange, type Stored } from '@cloudless/cluster-state';
+import type { LoggedTransaction } from '@cloudless/state-store';
+
+/** What checkers read of a cluster: the part of a view that {@link DurableRecords} keeps. */
+export type CheckedView = Pick<
+  ClusterView,
+  'workload' | 'workloads' | 'control' | 'version' | 'node' | 'nodes' | 'replica' | 'replicas' | 'replicasOf' | 'replicasOn'
+>;
+
+/** What is on the coordinator's disk, decoded once per change: the truth, whatever any process believes. */
+export class DurableRecords implements CheckedView {
+  revision = 0n;
+  private readonly workloadsByUid = new Map<string, Stored<WorkloadRecord>>();
+  private readonly controls = new Map<string, Stored<ControlRecord>>();
+  private readonly versionsByUid = new Map<string, Map<number, VersionRecord>>();
+  private readonly nodesById = new Map<string, Stored<NodeRecord>>();
+  private readonly requests = new Map<string, RequestRecord>();
+  private readonly replicasById = new Map<string, Stored<ReplicaRecord>>();
+  private readonly byUid = new Map<string, Set<string>>();
+  private readonly byNode = new Map<string, Set<string>>();
+  private readonly last = new Map<string, RecordChange['after']>();
+
+  /** Takes a transaction in. @returns What it changed. */
+  apply({ revision, changes }: LoggedTransaction): readonly RecordChange[] {
+    this.revision = revision;
+    return changes.flatMap(({ key, after }) => {
+      const parsed = parseKey(key);
+      if (parsed === undefined || parsed.kind === 'event') return [];
+      const { kind, id } = parsed;
+      const before = this.last.get(key);
+      const now = after === undefined ? undefined : (decodeRecord(kind, id, after.value) as RecordChange['after']);
+      if (now === undefined) this.last.delete(key);
+      else this.last.set(key, now);
+      this.put(kind, id, before, now, revision);
+      return [{ kind, id, before, after: now } as RecordChange];
+    });
+  }
+
+  workload(uid: string): Stored<WorkloadRecord> | undefined {
+    return this.workloadsByUid.get(uid);
+  }
+
+  workloads(): Iterable<Stored<WorkloadRecord>> {
+    return this.workloadsByUid.values();
+  }
+
+  control(uid: string): Stored<ControlRecord> | undefined {
+    return this.controls.get(uid);
+  }
+
+  version(uid: string, version: number): VersionRecord | undefined {
+    return this.versionsByUid.get(uid)?.get(version);
+  }
+
+  node(nodeId: string): Stored<NodeRecord> | undefined {
+    return this.nodesById.get(nodeId);
+  }
+
+  nodes(): Iterable<Stored<NodeRecord>> {
+    return this.nodesById.values();
+  }
+
+  replica(replicaId: string): Stored<ReplicaRecord> | undefined {
+    return this.replicasById.get(replicaId);
+  }
+
+  replicas(): Iterable<Stored<ReplicaRecord>> {
+    return this.replicasById.values();
+  }
+
+  replicasOf(uid: string): Iterable<Stored<ReplicaRecord>> {
+    return this.pick(this.byUid.get(uid));
+  }
+
+  replicasOn(nodeId: string): Iterable<Stored<ReplicaRecord>> {
+    return this.pick(this.byNode.get(nodeId));
+  }
+
+  request(requestId: string): RequestRecord | undefined {
+    return this.requests.get(requestId);
+  }
+
+  private put(
+    kind: RecordChange['kind'],
+    id: string,
+    before: RecordChange['before'],
+    now: RecordChange['after'],
+    revision: bigint,
+  ): void {
+    if (kind === 'workload') set(this.workloadsByUid, id, now as WorkloadRecord | undefined, revision);
+    else if (kind === 'control') set(this.controls, id, now as ControlRecord | undefined, revision);
+    else if (kind === 'node') set(this.nodesById, id, now as NodeRecord | undefined, revision);
+    else if (kind === 'request') {
+      if (now === undefined) this.requests.delete(id);
+      else this.requests.set(id, now as RequestRecord);
+    } else if (kind === 'version') this.putVersion(id, now as VersionRecord | undefined);
+    else if (kind === 'replica') {
+      this.putReplica(before as ReplicaRecord | undefined, now as ReplicaRecord | undefined, revision);
+    }
+  }
+
+  private putVersion(id: string, now: VersionRecord | undefined): void {
+    const [uid = '', number = ''] = id.split('/');
+    const versions = this.versionsByUid.get(uid) ?? new Map<number, VersionRecord>();
+    this.versionsByUid.set(uid, versions);
+    if (now === undefined) versions.delete(Number(number));
+    else versions.set(Number(number), now);
+  }
+
+  private putReplica(before: ReplicaRecord | undefined, now: ReplicaRecord | undefined, revision: bigint): void {
+    if (before !== undefined) {
+      this.byUid.get(before.uid)?.delete(before.id);
+      this.byNode.get(before.nodeId)?.delete(before.id);
+      if (now === undefined) this.replicasById.delete(before.id);
+    }
+    if (now === undefined) return;
+    this.replicasById.set(now.id, { value: now, revision });
+    add(this.byUid, now.uid, now.id);
+    if (now.nodeId !== '') add(this.byNode, now.nodeId, now.id);
+  }
+
+  private *pick(ids: ReadonlySet<string> | undefined): Iterable<Stored<ReplicaRecord>> {
+    for (const id of ids ?? []) {
+      const stored = this.replicasById.get(id);
+      if (stored !== undefined) yield stored;
+    }
+  }
+}
+
+function set<Value>(map: Map<string, Stored<Value>>, id: string, value: Value | undefined, revision: bigint): void {
+  if (value === undefined) map.delete(id);
+  else map.set(id, { value, revision });
+}
+
+function add(index: Map<string, Set<string>>, key: string, id: string): void {
+  const ids = index.get(key) ?? new Set<string>();
+  index.set(key, ids);
+  ids.add(id);
+}

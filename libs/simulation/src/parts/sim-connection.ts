@@ -1,0 +1,260 @@
+import type { AgentMessage, CoordinatorMessage, EnrollNodeRequest, EnrollNodeResponse, TunnelFrame } from '@cloudless/api';
+import { fromConnectError } from '@cloudless/api';
+import type { CoordinatorConnection } from '@cloudless/agent-core';
+import type { CallConnection } from '@cloudless/api-server';
+import type { Clock } from '@cloudless/base';
+import { PushQueue } from '@cloudless/runtime';
+import type { SimCoordinator } from './sim-coordinator.js';
+import { SimPipe, broken, type LinkUser, type SimLink } from './sim-link.js';
+import type { SimProcess } from './sim-process.js';
+
+/** Waiting items of one stream; more is a fault of the simulation. */
+const QUEUE_LIMIT = 100_000;
+/** How soon both ends hear of a connection that was cut, once the way is free: retransmission, milliseconds. */
+const RESET_MS = [1, 400] as const;
+
+/** What a connection joins. */
+export interface ConnectionEnds {
+  readonly time: Clock;
+  readonly link: SimLink;
+  readonly agent: SimProcess;
+  readonly coordinator: SimCoordinator;
+  /** Told of each message as it is handed over. */
+  readonly onMessage: (direction: 'up' | 'down', message: AgentMessage | CoordinatorMessage) => void;
+}
+
+/** A connection of an agent to a coordinator: streams over two ordered pipes, pings, and an end that each side hears of later. */
+export class SimConnection implements CoordinatorConnection, CallConnection, LinkUser {
+  /** Within one process there are no addresses. */
+  readonly remoteAddress = '';
+  private readonly up: SimPipe;
+  private readonly down: SimPipe;
+  private readonly pingListeners = new Set<() => void>();
+  private readonly closeListeners = new Set<() => void>();
+  /** What fails at the agent when the connection ends. */
+  private readonly atAgent = new Set<(reason: Error) => void>();
+  private agentClosed = false;
+  private coordinatorClosed = false;
+  private isCut = false;
+
+  /** @param id - Names it to the coordinator. */
+  constructor(
+    readonly id: string,
+    private readonly ends: ConnectionEnds,
+  ) {
+    this.up = new SimPipe(ends.link, 'up', ends.time);
+    this.down = new SimPipe(ends.link, 'down', ends.time);
+    ends.link.join(this);
+    // The machine of a dead process answers with a reset.
+    ends.agent.onDeath(() => this.endFromAgent());
+    ends.coordinator.process.onDeath(() => this.endFromCoordinator());
+  }
+
+  async enroll(request: EnrollNodeRequest): Promise<EnrollNodeResponse> {
+    const { link, agent, coordinator } = this.ends;
+    return new Promise((resolve, reject) => {
+      if (this.agentClosed) return reject(broken());
+      const fail = (reason: Error): void => reject(reason);
+      this.atAgent.add(fail);
+      const lost = link.random.chance(link.faults.requestLoss);
+      const unheard = link.random.chance(link.faults.replyLoss);
+      const answer = (give: () => void): void =>
+        this.down.send(() =>
+          agent.run(() => {
+            this.atAgent.delete(fail);
+            give();
+          }),
+        );
+      this.up.send(() => {
+        if (lost) return this.onReset();
+        coordinator.process.run(() => {
+          coordinator.client.enrollNode(request).then(
+            (value) => (unheard ? this.onReset() : answer(() => resolve(value))),
+            (reason: unknown) => answer(() => reject(fromConnectError(reason))),
+          );
+        });
+      });
+    });
+  }
+
+  openSession(outgoing: AsyncIterable<AgentMessage>): AsyncIterable<CoordinatorMessage> {
+    const { client } = this.ends.coordinator;
+    return this.open(outgoing, (incoming, options) => client.session(incoming, options));
+  }
+
+  openTunnel(outgoing: AsyncIterable<TunnelFrame>): AsyncIterable<TunnelFrame> {
+    const { client } = this.ends.coordinator;
+    return this.open(outgoing, (incoming, options) => client.tunnel(incoming, options));
+  }
+
+  ping(): Promise<void> {
+    const { agent, coordinator } = this.ends;
+    if (this.agentClosed) return Promise.reject(broken());
+    return new Promise((resolve, reject) => {
+      this.atAgent.add(reject);
+      this.up.send(() =>
+        coordinator.process.run(() => {
+          for (const listener of [...this.pingListeners]) listener();
+          this.down.send(() =>
+            agent.run(() => {
+              this.atAgent.delete(reject);
+              resolve();
+            }),
+          );
+        }),
+      );
+    });
+  }
+
+  close(): void {
+    this.endFromAgent();
+  }
+
+  onPing(listener: () => void): () => void {
+    this.pingListeners.add(listener);
+    return () => this.pingListeners.delete(listener);
+  }
+
+  onClose(listener: () => void): () => void {
+    this.closeListeners.add(listener);
+    return () => this.closeListeners.delete(listener);
+  }
+
+  onCut(): void {
+    this.isCut = true;
+    this.up.drop();
+    this.down.drop();
+  }
+
+  onReset(): void {
+    const { time, link } = this.ends;
+    if (!this.isCut && link.isFree('up') && link.isFree('down')) this.onCut();
+    if (!this.isCut) return;
+    time.setTimer(link.random.between(...RESET_MS), () => this.closeAtAgent());
+    time.setTimer(link.random.between(...RESET_MS), () => this.closeAtCoordinator());
+  }
+
+  private open<Out, In>(
+    outgoing: AsyncIterable<Out>,
+    call: (incoming: AsyncIterable<Out>, options: { signal: AbortSignal; headers: Headers }) => AsyncIterable<In>,
+  ): AsyncIterable<In> {
+    const { agent, coordinator } = this.ends;
+    const controller = new AbortController();
+    const incoming = new PushQueue<Out>({ limit: QUEUE_LIMIT });
+    const cancel = (): void =>
+      this.up.send(() => coordinator.process.run(() => controller.abort(broken('the caller ended the call'))));
+    const received = new PushQueue<In>({
+      limit: QUEUE_LIMIT,
+      onClose: () => {
+        this.atAgent.delete(fail);
+        cancel();
+      },
+    });
+    const fail = (reason: Error): void => received.fail(reason);
+    if (this.agentClosed) {
+      received.fail(broken());
+      return received;
+    }
+    this.atAgent.add(fail);
+    this.onClose(() => {
+      incoming.fail(broken());
+      controller.abort(broken());
+    });
+    const inCoordinator = (action: () => void) => (): void => coordinator.process.run(action);
+    const inAgent = (action: () => void) => (): void => agent.run(action);
+    this.up.send(
+      inCoordinator(() => {
+        const headers = new Headers({ [CONNECTION_HEADER]: this.id });
+        this.pump(call(read(incoming), { signal: controller.signal, headers }), this.down, 'down', coordinator.process, {
+          item: (item) => this.down.send(inAgent(() => received.push(item))),
+          end: () => this.down.send(inAgent(() => received.end())),
+          failed: (reason) => this.down.send(inAgent(() => received.fail(fromConnectError(reason)))),
+        });
+      }),
+    );
+    this.pump(outgoing, this.up, 'up', agent, {
+      item: (item) => this.up.send(inCoordinator(() => incoming.push(item))),
+      end: () => this.up.send(inCoordinator(() => incoming.end())),
+      failed: () => cancel(),
+    });
+    return received;
+  }
+
+  /** Reads a stream only as fast as the pipe takes it. */
+  private pump<Item>(
+    stream: AsyncIterable<Item>,
+    pipe: SimPipe,
+    direction: 'up' | 'down',
+    reader: SimProcess,
+    to: { item(item: Item): void; end(): void; failed(reason: unknown): void },
+  ): void {
+    const items = stream[Symbol.asyncIterator]();
+    const next = (): void => {
+      items.next().then(
+        (result) => {
+          if (result.done === true) return to.end();
+          for (let copies = this.copiesOf(direction, result.value); copies > 0; copies -= 1) to.item(result.value);
+          if (pipe.hasRoom(() => reader.run(next))) next();
+        },
+        (reason: unknown) => to.failed(reason),
+      );
+    };
+    next();
+  }
+
+  /** How often a message arrives. */
+  private copiesOf(direction: 'up' | 'down', message: unknown): number {
+    const { link, onMessage } = this.ends;
+    onMessage(direction, message as AgentMessage);
+    const { random, faults } = link;
+    const content = (message as Partial<CoordinatorMessage> | Partial<AgentMessage>).message;
+    if (content?.case === 'report') return random.chance(faults.reportDouble) ? 2 : 1;
+    if (content?.case !== 'order') return 1;
+    // A forget order is not repeated: only with its connection it can be lost.
+    if (content.value.order.case !== 'forget' && random.chance(faults.orderLoss)) return 0;
+    return random.chance(faults.orderDouble) ? 2 : 1;
+  }
+
+  private endFromAgent(): void {
+    if (this.agentClosed) return;
+    this.up.send(() => this.closeAtCoordinator());
+    this.closeAtAgent();
+  }
+
+  private endFromCoordinator(): void {
+    if (this.coordinatorClosed) return;
+    this.coordinatorClosed = true;
+    this.down.send(() => this.closeAtAgent());
+  }
+
+  private closeAtAgent(): void {
+    if (this.agentClosed) return;
+    this.agentClosed = true;
+    this.leaveIfOver();
+    this.ends.agent.run(() => {
+      for (const fail of [...this.atAgent]) fail(broken());
+      this.atAgent.clear();
+    });
+  }
+
+  private closeAtCoordinator(): void {
+    if (this.coordinatorClosed) return;
+    this.coordinatorClosed = true;
+    this.leaveIfOver();
+    this.ends.coordinator.process.run(() => {
+      for (const listener of [...this.closeListeners]) listener();
+    });
+  }
+
+  private leaveIfOver(): void {
+    if (this.agentClosed && this.coordinatorClosed) this.ends.link.leave(this);
+  }
+}
+
+/** As a generator, which takes errors from its reader too. */
+async function* read<Item>(queue: PushQueue<Item>): AsyncGenerator<Item> {
+  for await (const item of queue) yield item;
+}
+
+/** By which a coordinator knows the connection that a call came in on. */
+export const CONNECTION_HEADER = 'x-simulated-connection';

@@ -1,0 +1,190 @@
+import {
+  createCoordinatorClient,
+  createErrorInterceptor,
+  createValidationInterceptor,
+  type CoordinatorClient,
+} from '@cloudless/api';
+import { createApiServer } from '@cloudless/api-server';
+import type { Clock, Log, Random } from '@cloudless/base';
+import { openClusterState, type ClusterState } from '@cloudless/cluster-state';
+import { impossibleLimitsOf, startControllers, type Controllers } from '@cloudless/controllers';
+import { createEngineStore, type Revision, type StateStore } from '@cloudless/state-store';
+import { createRouterTransport, type Transport } from '@connectrpc/connect';
+import { CONNECTION_HEADER, type SimConnection } from './sim-connection.js';
+import type { Planted } from '../planted.js';
+import type { SimDisk } from './sim-disk.js';
+import type { SimProcess } from './sim-process.js';
+
+/** Compiled once: it is the same for every world. */
+const validation = createValidationInterceptor();
+
+/** What was known of the nodes when a transaction was decided. */
+export interface Evidence {
+  readonly alive: ReadonlySet<string>;
+  readonly draining: ReadonlySet<string>;
+  readonly cordoned: ReadonlySet<string>;
+}
+
+/** Needs of a {@link SimCoordinator}. */
+export interface CoordinatorOptions {
+  readonly process: SimProcess;
+  readonly disk: SimDisk;
+  readonly random: Random;
+  readonly log: Log;
+  readonly leaseMs: number;
+  /** How long the view waits before it takes in the next batch of changes, milliseconds; 0: not at all. */
+  readonly watchDelayMs: () => number;
+  /** Waits in the time of the world. */
+  readonly time: Clock;
+  readonly onCommit: (revision: Revision, evidence: Evidence) => void;
+  /** A call that failed by a fault of ours. */
+  readonly onFault: (rpc: string, reason: unknown) => void;
+  readonly wrapStore?: ((store: StateStore) => StateStore) | undefined;
+  readonly wrapClock?: ((clock: Clock) => Clock) | undefined;
+  readonly wrapState?: Planted['state'];
+  readonly wrapControllers?: Planted['controllers'];
+}
+
+/** One process of the coordinator: the real state, controllers and API on a disk that outlives it. */
+export class SimCoordinator {
+  /** The store as this process opened it, for watchers of the world. */
+  readonly engine: StateStore;
+  private readonly connections = new Map<string, SimConnection>();
+  private count = 0;
+  /** Filled as it starts: the controllers may commit before their start has returned. */
+  private readonly parts: { state?: ClusterState; controllers?: Controllers; transport?: Transport } = {};
+
+  private constructor(private readonly options: CoordinatorOptions) {
+    const { process, disk } = options;
+    this.engine = createEngineStore({
+      storage: disk.openFor(process),
+      clock: process.clock,
+      historyLimit: disk.historyLimit,
+      log: options.log,
+    });
+  }
+
+  /** Starts one. Resolves when it serves; rejects when it could not start. */
+  static async start(options: CoordinatorOptions): Promise<SimCoordinator> {
+    const coordinator = new SimCoordinator(options);
+    await coordinator.open();
+    return coordinator;
+  }
+
+  get process(): SimProcess {
+    return this.options.process;
+  }
+
+  get state(): ClusterState {
+    return started(this.parts.state);
+  }
+
+  get controllers(): Controllers {
+    return started(this.parts.controllers);
+  }
+
+  get transport(): Transport {
+    return started(this.parts.transport);
+  }
+
+  get client(): CoordinatorClient {
+    return createCoordinatorClient(this.transport);
+  }
+
+  /** Takes a connection in. */
+  accept(make: (id: string) => SimConnection): SimConnection {
+    const id = String((this.count += 1));
+    const connection = make(id);
+    this.connections.set(id, connection);
+    connection.onClose(() => this.connections.delete(id));
+    return connection;
+  }
+
+  private async open(): Promise<void> {
+    const { process, random, log, leaseMs, wrapStore, wrapClock, wrapState, wrapControllers, onFault } = this.options;
+    const clock = wrapClock === undefined ? process.clock : wrapClock(process.clock);
+    const guarded = this.guardedStore();
+    const store = wrapStore === undefined ? guarded : wrapStore(guarded);
+    const state = await openClusterState({ store, clock, random, log, holder: process.name });
+    this.parts.state = state;
+    const stateFor = (reader: 'controllers' | 'api'): ClusterState => wrapState?.(state, reader, clock) ?? state;
+    const real = startControllers({ state: stateFor('controllers'), clock, random, log, leaseMs });
+    const controllers = wrapControllers?.(real, { state, clock }) ?? real;
+    this.parts.controllers = controllers;
+    const api = createApiServer({
+      state: stateFor('api'),
+      clock,
+      random,
+      log,
+      nodes: controllers.nodes,
+      pictures: controllers.reader,
+      planning: controllers.planner,
+      placements: controllers.placements,
+      impossibleLimitsOf,
+      connectionOf: ({ requestHeader }) => this.connections.get(requestHeader.get(CONNECTION_HEADER) ?? ''),
+      version: 'simulated',
+      timings: { leaseMs, pingMs: leaseMs * 0.3, usageMs: 10_000 },
+    });
+    this.parts.transport = createRouterTransport(api.routes, {
+      router: { interceptors: [createErrorInterceptor(onFault), validation] },
+    });
+  }
+
+  /** Every use of the store is an await at which the process may die. */
+  private guardedStore(): StateStore {
+    const { process, onCommit } = this.options;
+    const { engine } = this;
+    return {
+      get: (key) => process.call(() => engine.get(key)),
+      range: (request) => process.call(() => engine.range(request)),
+      revision: () => process.call(() => engine.revision()),
+      txn: (compares, operations) => {
+        const evidence = this.evidence();
+        return process.call(async () => {
+          const committed = await engine.txn(compares, operations);
+          onCommit(committed.revision, evidence);
+          return committed;
+        });
+      },
+      watch: (request) => this.delayed(process.iterate(engine.watch(request))),
+      grantLease: (ttlMs) => process.call(() => engine.grantLease(ttlMs)),
+      keepAlive: (lease) => process.call(() => engine.keepAlive(lease)),
+      revokeLease: (lease) => process.call(() => engine.revokeLease(lease)),
+      close: () => process.call(() => engine.close()),
+    };
+  }
+
+  /** What the process knows now, as it decides. */
+  private evidence(): Evidence {
+    const evidence = { alive: new Set<string>(), draining: new Set<string>(), cordoned: new Set<string>() };
+    const { state, controllers } = this.parts;
+    if (state === undefined) return evidence;
+    for (const { value } of state.view().nodes()) {
+      if (controllers?.nodes.isAlive(value.id) === true) evidence.alive.add(value.id);
+      if (value.draining) evidence.draining.add(value.id);
+      if (value.cordoned) evidence.cordoned.add(value.id);
+    }
+    return evidence;
+  }
+
+  /** A view that comes after the store by a while. */
+  private delayed<Item>(items: AsyncIterableIterator<Item>): AsyncIterableIterator<Item> {
+    const { watchDelayMs, process, time } = this.options;
+    const iterator: AsyncIterableIterator<Item> = {
+      next: async () => {
+        const item = await items.next();
+        const delayMs = watchDelayMs();
+        if (delayMs > 0) await new Promise<void>((resolve) => time.setTimer(delayMs, () => process.run(resolve)));
+        return item;
+      },
+      return: () => items.return?.() ?? Promise.resolve({ done: true, value: undefined }),
+      [Symbol.asyncIterator]: () => iterator,
+    };
+    return iterator;
+  }
+}
+
+function started<Part>(part: Part | undefined): Part {
+  if (part === undefined) throw new Error('the coordinator has not started');
+  return part;
+}

@@ -1,0 +1,46 @@
+import type { CoordinatorConnection, CoordinatorTransport } from '@cloudless/agent-core';
+import type { AgentMessage, CoordinatorMessage } from '@cloudless/api';
+import type { Clock } from '@cloudless/base';
+import { SimConnection } from './sim-connection.js';
+import type { SimCoordinator } from './sim-coordinator.js';
+import { broken, type SimLink } from './sim-link.js';
+import { never, type SimProcess } from './sim-process.js';
+
+/** What a machine's agent dials over. */
+export interface DialOptions {
+  readonly time: Clock;
+  readonly link: SimLink;
+  readonly agent: SimProcess;
+  /** The coordinator that listens now, if any. */
+  readonly coordinator: () => SimCoordinator | undefined;
+  readonly onMessage: (direction: 'up' | 'down', message: AgentMessage | CoordinatorMessage) => void;
+  /** A replacement of the connection, to plant a fault. */
+  readonly wrap?: ((connection: CoordinatorConnection) => CoordinatorConnection) | undefined;
+}
+
+/** The transport of one agent process. */
+export function createSimTransport(options: DialOptions): CoordinatorTransport {
+  return { connect: (_address, signal) => dial(options, signal) };
+}
+
+/** A handshake: there and back. While nothing passes it is tried again, until the caller gives up. */
+function dial(options: DialOptions, signal: AbortSignal): Promise<CoordinatorConnection> {
+  const { time, link, agent, wrap = (connection) => connection } = options;
+  if (agent.isDead) return never();
+  return new Promise((resolve, reject) => {
+    if (signal.aborted) return reject(broken('dialling was given up'));
+    signal.addEventListener('abort', () => reject(broken('dialling was given up')), { once: true });
+    link.pass('up', () => {
+      const coordinator = options.coordinator();
+      link.pass('down', () =>
+        agent.run(() => {
+          if (coordinator === undefined || coordinator.process.isDead) return reject(broken('connection refused'));
+          if (signal.aborted) return;
+          const { onMessage } = options;
+          const connection = coordinator.accept((id) => new SimConnection(id, { time, link, agent, coordinator, onMessage }));
+          resolve(wrap(connection));
+        }),
+      );
+    });
+  });
+}

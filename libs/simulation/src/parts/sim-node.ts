@@ -1,0 +1,268 @@
+import { Agent, CONTAINER_LABELS, type AgentStore, type CoordinatorTransport, type StoredReplica } from '@cloudless/agent-core';
+import { MemoryAgentStore } from '@cloudless/agent-core/testing';
+import { CloudlessError, type Clock, type ContainerId, type Log } from '@cloudless/base';
+import type { ContainerEvent, ContainerRequest, ContainerRuntime } from '@cloudless/runtime';
+import { createFakeRuntime, type FakeRuntime } from '@cloudless/runtime/testing';
+import type { SimLink } from './sim-link.js';
+import { createSimTransport, type DialOptions } from './sim-network.js';
+import { SimProcess, driftingClock, type Drift } from './sim-process.js';
+import type { SimRandom } from './sim-random.js';
+
+/** Hears of what an agent does with its machine. */
+export interface NodeObserver {
+  /** A container began or ended: what really runs. */
+  container(node: SimNode, event: ContainerEvent): void;
+  /** A new agent reads its disk. */
+  agentStarted(node: SimNode): void;
+  /** The agent dials a coordinator. */
+  dialing(node: SimNode): void;
+  /** The agent asks for a container. */
+  starting(node: SimNode, request: ContainerRequest): void;
+  /** The agent asks for the end of a container. */
+  stopping(node: SimNode, containerId: ContainerId): void;
+  /** The agent has heard that this is on its disk now; undefined: that nothing is. */
+  saved(node: SimNode, replicaId: string, stored: StoredReplica | undefined): void;
+  /** A start that the machine did not carry out. */
+  startFailed(node: SimNode, replicaId: string): void;
+}
+
+/** Needs of a {@link SimNode}. */
+export interface SimNodeOptions {
+  readonly id: string;
+  readonly zone: string;
+  readonly cpuMillis: number;
+  readonly drift: Drift;
+  readonly time: Clock;
+  readonly link: SimLink;
+  readonly random: SimRandom;
+  readonly log: Log;
+  readonly coordinator: DialOptions['coordinator'];
+  readonly onMessage: DialOptions['onMessage'];
+  readonly observer: NodeObserver;
+  /** Whether a container accepts connections on a port of this machine. */
+  readonly accepts: (node: SimNode, port: number) => boolean;
+  readonly wrapStore?: ((store: AgentStore) => AgentStore) | undefined;
+  readonly wrapRuntime?: ((runtime: ContainerRuntime) => ContainerRuntime) | undefined;
+  readonly wrapClock?: ((clock: Clock, nodeId: string) => Clock) | undefined;
+  readonly wrapTransport?: ((transport: CoordinatorTransport, clock: Clock) => CoordinatorTransport) | undefined;
+  readonly wrapConnection?: DialOptions['wrap'];
+}
+
+/** How long the machine takes for small things, milliseconds. */
+const RUNTIME_MS = [0.5, 20] as const;
+
+/** A machine with what runs on it and the agent's memory, which outlive its agents, one after the other. */
+export class SimNode {
+  readonly id: string;
+  readonly link: SimLink;
+  readonly store = new MemoryAgentStore();
+  /** How long the agent's writes take, milliseconds from and to. */
+  storeMs: readonly [number, number] = [0, 2];
+  /** The agent's disk takes nothing. */
+  storeIsFull = false;
+  /** It is gone and will not come back. */
+  isGone = false;
+  /** Times at which its agent began and stopped to be able to act; undefined while it can. */
+  quietSince: number | undefined = 0;
+  activeSince = 0;
+  private runtime: FakeRuntime;
+  private boots = 1;
+  private process: SimProcess | undefined;
+  private current: Agent | undefined;
+  private incarnation = 0;
+
+  constructor(readonly options: SimNodeOptions) {
+    this.id = options.id;
+    this.link = options.link;
+    this.runtime = createFakeRuntime({ clock: driftingClock(options.time, options.drift) });
+    this.machine.listen((event) => options.observer.container(this, event));
+  }
+
+  get machine(): FakeRuntime['machine'] {
+    return this.runtime.machine;
+  }
+
+  /** The agent that runs or is paused, if any. */
+  get agentProcess(): SimProcess | undefined {
+    return this.process?.isDead === true ? undefined : this.process;
+  }
+
+  get agent(): Agent | undefined {
+    return this.agentProcess === undefined ? undefined : this.current;
+  }
+
+  /** Starts an agent, which adopts what runs. Does nothing while one is there. */
+  async startAgent(): Promise<void> {
+    if (this.agentProcess !== undefined || this.isGone) return;
+    const { time, drift, random, log, zone, cpuMillis } = this.options;
+    const process = new SimProcess(`${this.id}#${(this.incarnation += 1)}`, time, drift);
+    this.process = process;
+    this.current = undefined;
+    this.activeSince = time.now();
+    this.quietSince = undefined;
+    process.onDeath(() => (this.quietSince = time.now()));
+    const { wrapRuntime = (runtime) => runtime, wrapClock = (clock) => clock } = this.options;
+    const { wrapTransport = (transport) => transport } = this.options;
+    const clock = wrapClock(process.clock, this.id);
+    this.runtime = await this.runtime.reopen();
+    if (process.isDead) return;
+    this.options.observer.agentStarted(this);
+    const agent = await Agent.start({
+      nodeId: this.id,
+      bootId: `boot-${this.boots}`,
+      coordinators: ['http://coordinator'],
+      transport: wrapTransport(this.transport(process), clock),
+      runtime: wrapRuntime(this.guardedRuntime(process)),
+      store: this.guardedStore(process),
+      probe: { read: () => process.call(async () => READING) },
+      node: () => ({
+        region: 'r1',
+        zone,
+        labels: {},
+        taints: [],
+        capacity: { cpuMillis, memoryBytes: 8e9, storageBytes: 1e11 },
+        reserved: { cpuMillis: 0, memoryBytes: 0 },
+        maxReplicas: 110,
+        agentVersion: '0.1.0',
+        architecture: 'x64',
+        operatingSystem: 'linux',
+        agentAddress: '',
+      }),
+      connect: (_ip, port) =>
+        process.call(async () => {
+          await this.wait(1);
+          return this.options.accepts(this, port);
+        }),
+      probeClients: {
+        http: () => process.call(async () => 200),
+        grpc: () => process.call(async () => 'SERVING'),
+      },
+      clock,
+      random: random.plain(),
+      log,
+      resetCommand: 'cloudless-agent reset',
+    });
+    if (!process.isDead) this.current = agent;
+  }
+
+  killAgent(): void {
+    this.agentProcess?.kill();
+  }
+
+  pauseAgent(): void {
+    this.process?.pause();
+    this.quietSince ??= this.options.time.now();
+  }
+
+  resumeAgent(): void {
+    if (this.agentProcess === undefined || this.process?.isRunning === true) return;
+    this.quietSince = undefined;
+    this.activeSince = this.options.time.now();
+    this.process?.resume();
+  }
+
+  /** Everything on it ends, and nothing starts before a new agent is told to. */
+  reboot(): void {
+    this.killAgent();
+    this.boots += 1;
+    this.machine.reboot();
+  }
+
+  /** The machine is destroyed. */
+  vanish(): void {
+    this.killAgent();
+    this.isGone = true;
+    this.link.cut(Number.MAX_SAFE_INTEGER);
+    this.boots += 1;
+    this.machine.reboot();
+  }
+
+  private transport(agent: SimProcess): CoordinatorTransport {
+    const { time, link, coordinator, onMessage, wrapConnection, observer } = this.options;
+    const transport = createSimTransport({ time, link, agent, coordinator, onMessage, wrap: wrapConnection });
+    return {
+      connect: (address, signal) => {
+        if (!agent.isDead) observer.dialing(this);
+        return transport.connect(address, signal);
+      },
+    };
+  }
+
+  /** Requests reach the machine also when the agent dies after sending them; not when the machine restarts meanwhile. */
+  private guardedRuntime(process: SimProcess): ContainerRuntime {
+    const { runtime } = this;
+    const { observer, random } = this.options;
+    const use = <Result>(effect: () => Promise<Result>): Promise<Result> =>
+      process.call(async () => {
+        const boot = this.boots;
+        await this.wait(random.between(...RUNTIME_MS));
+        if (boot !== this.boots) throw new CloudlessError('unavailable', 'the machine was restarted');
+        return effect();
+      });
+    return {
+      name: runtime.name,
+      version: () => use(() => runtime.version()),
+      capabilities: () => runtime.capabilities(),
+      start: (request) => {
+        if (!process.isDead) observer.starting(this, request);
+        return use(async () => {
+          try {
+            return await this.machineRuntime().start(request);
+          } catch (reason) {
+            observer.startFailed(this, request.labels[CONTAINER_LABELS.replica] ?? '');
+            throw reason;
+          }
+        });
+      },
+      stop: (containerId, graceMs) => {
+        if (!process.isDead) observer.stopping(this, containerId);
+        return use(() => this.machineRuntime().stop(containerId, graceMs));
+      },
+      renew: (leases) => use(() => this.machineRuntime().renew(leases)),
+      remove: (containerId) => use(() => this.machineRuntime().remove(containerId)),
+      list: () => use(() => this.machineRuntime().list()),
+      events: (signal) => process.iterate(runtime.events(signal)),
+      logs: (containerId, request, signal) => process.iterate(runtime.logs(containerId, request, signal)),
+      exec: (containerId, request, signal) => process.iterate(runtime.exec(containerId, request, signal)),
+      close: () => process.call(() => runtime.close()),
+    };
+  }
+
+  /** A request that was sent reaches the machine, whoever has it open by then. */
+  private machineRuntime(): FakeRuntime {
+    return this.runtime;
+  }
+
+  private guardedStore(process: SimProcess): AgentStore {
+    const { store } = this;
+    const { observer, random, wrapStore } = this.options;
+    /** On disk as a whole, or not at all when the agent or the machine dies meanwhile. */
+    const write = (effect: () => Promise<void>): Promise<void> =>
+      process.call(async () => {
+        await this.wait(random.between(...this.storeMs));
+        if (this.storeIsFull) throw new CloudlessError('exhausted', 'the disk is full: nothing was written');
+        if (!process.isDead) await effect();
+      });
+    const guarded: AgentStore = {
+      load: () => process.call(() => store.load()),
+      saveIdentity: (identity) => write(() => store.saveIdentity(identity)),
+      saveReplica: (replica) =>
+        write(() => store.saveReplica(replica)).then(() => observer.saved(this, replica.replicaId, replica)),
+      removeReplica: (replicaId) =>
+        write(() => store.removeReplica(replicaId)).then(() => observer.saved(this, replicaId, undefined)),
+    };
+    return wrapStore === undefined ? guarded : wrapStore(guarded);
+  }
+
+  private wait(durationMs: number): Promise<void> {
+    return new Promise((resolve) => this.options.time.setTimer(durationMs, resolve));
+  }
+}
+
+const READING = {
+  cpuMillis: 10,
+  memoryBytes: 1_000,
+  storageBytes: 2_000,
+  memoryPressure: { status: false, reason: '' },
+  diskPressure: { status: false, reason: '' },
+};

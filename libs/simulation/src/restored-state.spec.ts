@@ -1,0 +1,254 @@
+import { Code } from '@connectrpc/connect';
+import { Event_Category as Category, Event_Severity as Severity, ReplicaStatus_Phase as Phase } from '@cloudless/api';
+import { MemoryStorage, createEngineStore, exportSnapshot, importSnapshot, type StateStore } from '@cloudless/state-store';
+import { clusterOf, createWeb, readWeb } from './support.js';
+import type { TestCluster } from './test-cluster.js';
+
+/** As a backup that is put back: all that the store has now, and no memory of what comes after. */
+async function copyOf(cluster: TestCluster): Promise<StateStore> {
+  const storage = new MemoryStorage(1_000);
+  await importSnapshot(storage, exportSnapshot(cluster.store, { clusterId: cluster.state.clusterId, schemaVersion: 1 }));
+  return createEngineStore({ storage, clock: cluster.clock, historyLimit: 1_000 });
+}
+
+/** The coordinator goes, another store takes the place of its own, and it comes back; agents dial when a test says so. */
+async function goBackTo(cluster: TestCluster, store: StateStore): Promise<void> {
+  await cluster.stopCoordinator();
+  for (const agent of cluster.agents.values()) agent.disconnect();
+  cluster.store = store;
+  await cluster.startCoordinator();
+}
+
+async function reconnectAll(cluster: TestCluster): Promise<void> {
+  for (const nodeId of cluster.agents.keys()) await cluster.reconnect(nodeId);
+}
+
+const runningOn = (cluster: TestCluster): Record<string, readonly string[]> =>
+  Object.fromEntries(
+    [...cluster.agents].map(([nodeId, { replicas }]) => [
+      nodeId,
+      [...replicas.values()].filter(({ phase }) => phase === Phase.RUNNING).map(({ replicaId }) => replicaId),
+    ]),
+  );
+const taken = (cluster: TestCluster): number => [...cluster.agents.values()].reduce((sum, agent) => sum + agent.taken, 0);
+const systemEvents = async (cluster: TestCluster) => {
+  const { events } = await cluster.until(() => cluster.client.listEvents({ pageSize: 1_000 }));
+  return events.filter(({ category }) => category === Category.SYSTEM);
+};
+const scale = (cluster: TestCluster, replicas: number) =>
+  cluster.until(() => cluster.client.scaleWorkload({ name: 'web', replicas }));
+
+/** Two nodes, `web` of three replicas at the copy and of five when it is put back. */
+async function fiveOverThree(): Promise<TestCluster> {
+  const cluster = await clusterOf(2);
+  await createWeb(cluster);
+  await cluster.advance(1_000);
+  const copy = await copyOf(cluster);
+  await scale(cluster, 5);
+  await cluster.advance(1_000);
+  await goBackTo(cluster, copy);
+  return cluster;
+}
+
+describe('a store that went back in time', () => {
+  it('gives no order and decides nothing, says so once, and goes on reading and listening', async () => {
+    const cluster = await fiveOverThree();
+    const before = { running: runningOn(cluster), taken: taken(cluster) };
+    await reconnectAll(cluster);
+    await cluster.advance(30_000);
+    expect({ running: runningOn(cluster), taken: taken(cluster) }).toEqual(before);
+    const web = await readWeb(cluster);
+    expect(web.status).toMatchObject({ desiredReplicas: 3, readyReplicas: 3, totalReplicas: 3 });
+    expect(await systemEvents(cluster)).toMatchObject([{ severity: Severity.ERROR, reason: 'StoreWentBackInTime' }]);
+    expect((await systemEvents(cluster))[0]!.message).toMatch(
+      /^the store went back in time: node "node-\d" has taken orders that it has never given, .*order revision \d+ \(here: \d+\).*run: cloudlessctl admin accept-restored-state$/,
+    );
+    await expect(scale(cluster, 4)).rejects.toMatchObject({
+      code: Code.FailedPrecondition,
+      message: expect.stringContaining('run: cloudlessctl admin accept-restored-state') as string,
+    });
+    const [replica] = web.status!.replicas;
+    cluster.agents.get(replica!.nodeId)!.change(replica!.id, { ready: false, reason: 'busy' });
+    await cluster.advance(100);
+    expect((await readWeb(cluster)).status?.readyReplicas).toBe(2);
+  });
+
+  it('replaces nothing on a node that is lost meanwhile, until the state is accepted', async () => {
+    const cluster = await fiveOverThree();
+    await cluster.reconnect('node-1');
+    const before = taken(cluster);
+    await cluster.advance(60_000);
+    expect(taken(cluster)).toBe(before);
+    expect((await readWeb(cluster)).status?.totalReplicas).toBe(3);
+    await cluster.until(() => cluster.admin.acceptRestoredState({}));
+    await cluster.advance(10_000);
+    expect((await readWeb(cluster)).status?.readyReplicas).toBe(3);
+    expect(runningOn(cluster)['node-1']).toHaveLength(3);
+  });
+
+  it('makes its state the truth once that is accepted: what it does not know is stopped, the rest is not touched', async () => {
+    const cluster = await fiveOverThree();
+    const known = (await readWeb(cluster)).status!.replicas.map(({ id }) => id).sort();
+    await reconnectAll(cluster);
+    await cluster.advance(2_000);
+    const { accepted, epoch } = await cluster.until(() => cluster.admin.acceptRestoredState({}));
+    expect(accepted).toBe(true);
+    expect(cluster.state.epoch).toBe(epoch);
+    await cluster.advance(5_000);
+    expect(Object.values(runningOn(cluster)).flat().sort()).toEqual(known);
+    expect([...cluster.agents.values()].flatMap(({ replicas }) => [...replicas.keys()]).sort()).toEqual(known);
+    expect((await readWeb(cluster)).status).toMatchObject({ desiredReplicas: 3, readyReplicas: 3, totalReplicas: 3 });
+    expect((await systemEvents(cluster)).map(({ reason }) => reason)).toEqual(['StoreWentBackInTime', 'RestoredStateAccepted']);
+    await scale(cluster, 6);
+    await cluster.advance(2_000);
+    expect((await readWeb(cluster)).status?.readyReplicas).toBe(6);
+    const again = await cluster.until(() => cluster.admin.acceptRestoredState({}));
+    expect(again).toMatchObject({ accepted: false, epoch });
+  });
+
+  it('orders agents by its own state again, also where they hold newer orders', async () => {
+    const cluster = await clusterOf(2);
+    await createWeb(cluster);
+    await cluster.advance(1_000);
+    const copy = await copyOf(cluster);
+    for (const agent of cluster.agents.values()) agent.obeysStops = false;
+    await scale(cluster, 0); // three stop orders that the copy does not know of
+    await cluster.advance(100);
+    const stopping = [...cluster.agents.values()].flatMap(({ replicas }) => [...replicas.values()]);
+    expect(stopping.map(({ phase }) => phase)).toEqual([Phase.STOPPING, Phase.STOPPING, Phase.STOPPING]);
+    await goBackTo(cluster, copy);
+    await reconnectAll(cluster);
+    await cluster.advance(2_000);
+    await cluster.until(() => cluster.admin.acceptRestoredState({}));
+    await cluster.advance(2_000);
+    for (const agent of cluster.agents.values()) {
+      for (const { replicaId, orderRevision } of agent.replicas.values()) {
+        const record = cluster.state.view().replica(replicaId)!.value;
+        expect(orderRevision).toBe(cluster.state.toOrderRevision(record.orderRevision));
+        agent.change(replicaId, { phase: Phase.STOPPED });
+      }
+    }
+    await cluster.advance(20_000);
+    expect((await readWeb(cluster)).status).toMatchObject({ readyReplicas: 3, totalReplicas: 3 });
+    expect(Object.values(runningOn(cluster)).flat()).toHaveLength(3);
+  });
+
+  it('never gives an id again that the lost future may have given', async () => {
+    const cluster = await fiveOverThree();
+    const lost = Object.values(runningOn(cluster)).flat();
+    await cluster.reconnect('node-1');
+    await cluster.advance(1_000);
+    await cluster.until(() => cluster.admin.acceptRestoredState({}));
+    await scale(cluster, 8);
+    await cluster.advance(10_000);
+    const created = (await readWeb(cluster)).status!.replicas.map(({ id }) => id).filter((id) => !lost.includes(id));
+    expect(created.length).toBeGreaterThanOrEqual(5);
+    expect(created.every((id) => Number(id.split('-').at(-1)) > 1_000_000)).toBe(true);
+  });
+
+  it('stands still again after a restart of the coordinator, before any agent has told of it', async () => {
+    const cluster = await fiveOverThree();
+    await reconnectAll(cluster);
+    await cluster.advance(1_000);
+    await goBackTo(cluster, cluster.store);
+    await cluster.advance(60_000);
+    await expect(scale(cluster, 4)).rejects.toMatchObject({ code: Code.FailedPrecondition });
+    expect((await systemEvents(cluster)).map(({ reason }) => reason)).toEqual(['StoreWentBackInTime']);
+    await cluster.until(() => cluster.admin.acceptRestoredState({}));
+    await scale(cluster, 4);
+  });
+
+  it('takes the orders of an agent that comes back after the acceptance for what they are: old', async () => {
+    const cluster = await fiveOverThree();
+    await cluster.reconnect('node-1');
+    await cluster.advance(100);
+    await cluster.until(() => cluster.admin.acceptRestoredState({}));
+    await cluster.advance(100);
+    await cluster.reconnect('node-2');
+    await cluster.advance(5_000);
+    expect(cluster.state.restored).toBeUndefined();
+    expect((await readWeb(cluster)).status).toMatchObject({ readyReplicas: 3, totalReplicas: 3 });
+    expect(Object.values(runningOn(cluster)).flat()).toHaveLength(3);
+  });
+});
+
+describe('how it is noticed', () => {
+  it('by an epoch that this store has not come to', async () => {
+    const cluster = await clusterOf(1);
+    const copy = await copyOf(cluster);
+    await cluster.restartCoordinator();
+    await cluster.restartCoordinator();
+    await cluster.reconnect('node-1');
+    await goBackTo(cluster, copy);
+    await cluster.reconnect('node-1');
+    await cluster.advance(100);
+    expect(cluster.state.restored).toMatchObject({ nodeId: 'node-1', highestEpoch: 3n, highestOrderRevision: 0n });
+  });
+
+  it('by an epoch that is ours, of an agent that has not heard it from us', async () => {
+    const cluster = await clusterOf(1);
+    const copy = await copyOf(cluster);
+    await cluster.restartCoordinator();
+    await cluster.reconnect('node-1');
+    await goBackTo(cluster, copy);
+    await cluster.reconnect('node-1');
+    await cluster.advance(100);
+    expect(cluster.state.restored).toMatchObject({ nodeId: 'node-1', highestEpoch: 2n });
+  });
+
+  it('by an order from before our time that is newer than its beginning, however far the store has come since', async () => {
+    const cluster = await clusterOf(1);
+    await createWeb(cluster, { replicas: 1 });
+    await cluster.advance(1_000);
+    const copy = await copyOf(cluster);
+    await scale(cluster, 2);
+    await cluster.advance(1_000);
+    const orders = [...cluster.agents.get('node-1')!.replicas.values()].map(({ orderRevision }) => Number(orderRevision));
+    await goBackTo(cluster, copy);
+    for (let count = 0; count < 100; count += 1) {
+      await cluster.until(() =>
+        cluster.client.createWorkload({ name: `other-${count}`, spec: { command: ['serve'], replicas: 0 } }),
+      );
+    }
+    await cluster.restartCoordinator();
+    expect(Number(cluster.state.orderRevision)).toBeGreaterThan(Math.max(...orders) + 100);
+    await cluster.reconnect('node-1');
+    await cluster.advance(100);
+    expect(Number(cluster.state.restored?.highestOrderRevision)).toBe(Math.max(...orders));
+  });
+
+  it('by a replica whose order is newer than its record', async () => {
+    const cluster = await clusterOf(1);
+    await createWeb(cluster, { replicas: 1 });
+    await cluster.advance(1_000);
+    const agent = cluster.agents.get('node-1')!;
+    const [id, report] = [...agent.replicas][0]!;
+    agent.change(id, { orderRevision: report.orderRevision + 1n });
+    await cluster.advance(100);
+    expect(cluster.state.restored).toMatchObject({ nodeId: 'node-1', highestOrderRevision: report.orderRevision + 1n });
+  });
+
+  it('by a heartbeat as by a session', async () => {
+    const cluster = await clusterOf(1);
+    const { clusterId } = cluster.state;
+    const instanceId = 'instance-of-node-1-0123456789';
+    const hello = { protocolMin: 1, protocolMax: 1, nodeId: 'node-1', instanceId, clusterId, highestEpoch: 9n };
+    const { orders } = await cluster.until(() => cluster.client.heartbeat({ hello }));
+    expect(orders).toEqual([]);
+    expect(cluster.state.restored).toMatchObject({ highestEpoch: 9n });
+  });
+
+  it('by nothing that happens to a store that goes on', async () => {
+    const cluster = await clusterOf(3);
+    await createWeb(cluster);
+    for (let count = 0; count < 5; count += 1) {
+      await cluster.advance(500);
+      await cluster.restartCoordinator();
+      await reconnectAll(cluster);
+      await scale(cluster, 2 + count);
+    }
+    await cluster.advance(5_000);
+    expect(cluster.state.restored).toBeUndefined();
+    expect((await readWeb(cluster)).status).toMatchObject({ readyReplicas: 6, totalReplicas: 6 });
+  });
+});

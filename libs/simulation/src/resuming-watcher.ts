@@ -1,0 +1,89 @@
+import { fromConnectError } from '@cloudless/api';
+
+/** One way to watch, and what its items do to the picture that the reader keeps. */
+export interface WatchKind<Item> {
+  readonly name: string;
+  open(afterRevision: bigint, signal: AbortSignal): AsyncIterable<Item>;
+  take(picture: Map<string, string>, item: Item): void;
+}
+
+/** A client that keeps a picture by a watch, and resumes it where it broke off; from the start only when it is told to. */
+export class ResumingWatcher<Item extends { readonly revision: bigint }> {
+  readonly picture = new Map<string, string>();
+  /** How often it had to begin anew, and how often it was resumed. */
+  anew = 0;
+  resumed = 0;
+  /** Messages of OUT_OF_RANGE. */
+  readonly refusals: string[] = [];
+  /** What should never be. */
+  readonly faults: string[] = [];
+  private revision = 0n;
+  private connection: AbortController | undefined;
+  private pause: Promise<void> | undefined;
+  private goOn: () => void = () => undefined;
+
+  constructor(private readonly kind: WatchKind<Item>) {}
+
+  get isConnected(): boolean {
+    return this.connection !== undefined;
+  }
+
+  /** @param most - The connection breaks after so many items. */
+  connect(most = Number.POSITIVE_INFINITY): void {
+    if (this.connection !== undefined) return;
+    const connection = new AbortController();
+    this.connection = connection;
+    if (this.revision === 0n) {
+      this.picture.clear();
+      this.anew += 1;
+    } else {
+      this.resumed += 1;
+    }
+    void this.read(connection, most);
+  }
+
+  /** Breaks the connection; what was not read by now is lost. */
+  disconnect(): void {
+    this.connection?.abort();
+    this.connection = undefined;
+    this.continue();
+  }
+
+  /** Stops reading until {@link continue}. */
+  stall(): void {
+    this.pause ??= new Promise((resolve) => (this.goOn = resolve));
+  }
+
+  continue(): void {
+    this.pause = undefined;
+    this.goOn();
+  }
+
+  private async read(connection: AbortController, most: number): Promise<void> {
+    let left = most;
+    try {
+      for await (const item of this.kind.open(this.revision, connection.signal)) {
+        await this.pause;
+        if (connection.signal.aborted) return;
+        if (item.revision < this.revision) this.faults.push(`revision ${item.revision} came after ${this.revision}`);
+        this.revision = item.revision;
+        this.kind.take(this.picture, item);
+        left -= 1;
+        if (left <= 0) return this.disconnect();
+      }
+    } catch (reason) {
+      if (connection.signal.aborted) return;
+      const { kind, message } = fromConnectError(reason);
+      if (kind === 'compacted') {
+        this.refusals.push(message);
+        this.revision = 0n;
+      } else if (kind === 'notFound') {
+        this.picture.clear();
+        this.revision = 0n;
+      } else if (kind !== 'unavailable' && kind !== 'exhausted') {
+        this.faults.push(`${kind}: ${message}`);
+      }
+    }
+    if (this.connection === connection) this.connection = undefined;
+  }
+}

@@ -1,0 +1,30 @@
+import { jest } from '@jest/globals';
+import { availableParallelism } from 'node:os';
+import { systemClock } from '@cloudless/system';
+import { describeFailure, replayCommand, runSeeds, seedsFrom, type SeedReport } from './run/run-seeds.js';
+
+const SEEDS = 500;
+/** Lived through a second time, each in another process than before or at another time of it. */
+const SAMPLE = [3, 57, 101, 142, 199, 260, 311, 372, 433, 491];
+
+/** Hundreds of worlds, on however busy a machine. */
+jest.setTimeout(30 * 60_000);
+
+describe('a simulated cluster', () => {
+  it(`keeps every promise, heals and converges in ${SEEDS} worlds, and does the same again with the same seed`, async () => {
+    const reports = await run(seedsFrom(1, SEEDS));
+    const failed = [...reports.values()].filter(({ violations }) => violations.length > 0);
+    expect(failed.map(describeFailure).join('\n\n')).toBe('');
+    expect(reports.size).toBe(SEEDS);
+    const again = await run(SAMPLE);
+    const different = SAMPLE.filter((seed) => again.get(seed)?.digest !== reports.get(seed)?.digest);
+    expect(different.map((seed) => `two traces of seed ${seed} differ; compare: ${replayCommand(seed)}`)).toEqual([]);
+  });
+});
+
+async function run(seeds: readonly number[]): Promise<ReadonlyMap<number, SeedReport>> {
+  const reports = new Map<number, SeedReport>();
+  const workers = availableParallelism();
+  await runSeeds({ seeds, workers, clock: systemClock, onReport: (report) => reports.set(report.seed, report) });
+  return reports;
+}

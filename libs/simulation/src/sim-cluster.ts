@@ -1,0 +1,544 @@
+import type { AgentMessage, CoordinatorClient, CoordinatorMessage } from '@cloudless/api';
+import type { NodeRecord, ReplicaRecord, WorkloadRecord } from '@cloudless/api/store';
+import { silentLog, type Log } from '@cloudless/base';
+import { ManualClock, settle } from '@cloudless/base/testing';
+import type { RecordChange } from '@cloudless/cluster-state';
+import type { LoggedTransaction } from '@cloudless/state-store';
+import { COMMIT_CHECKERS, replicaChanges, type Checker } from './checks/commit-checkers.js';
+import { ContainerChecker } from './checks/container-checker.js';
+import { HerdChecker } from './checks/herd-checker.js';
+import { Ledger } from './checks/ledger.js';
+import { falseLosses } from './checks/false-losses.js';
+import { StoreWatcher, WorkloadWatcher } from './checks/watch-checker.js';
+import { unconverged, wrongBookings } from './checks/unconverged.js';
+import { planWorld, type FaultKind, type WorldPlan } from './faults/fault-plan.js';
+import { strike } from './faults/faults.js';
+import { DurableRecords } from './parts/records.js';
+import { SimCoordinator, type Evidence } from './parts/sim-coordinator.js';
+import { SimDisk } from './parts/sim-disk.js';
+import { SimLink } from './parts/sim-link.js';
+import { SimNode } from './parts/sim-node.js';
+import { SimProcess, type Drift } from './parts/sim-process.js';
+import { SimRandom } from './parts/sim-random.js';
+import { SimReplicas } from './parts/sim-replicas.js';
+import { SimUser } from './parts/sim-user.js';
+import type { Planted } from './planted.js';
+import { Trace } from './trace.js';
+
+/** How a world is made. */
+export interface SimClusterOptions {
+  readonly seed: number;
+  /** In place of what the seed says. */
+  readonly plan?: Partial<WorldPlan>;
+  readonly planted?: Planted;
+  /** Told of each line of the trace as it comes. */
+  readonly onLine?: (line: string) => void;
+  /** Where the parts of the product log. */
+  readonly log?: Log;
+}
+
+/** What became of a world. */
+export interface SimOutcome {
+  readonly seed: number;
+  readonly violations: readonly string[];
+  readonly trace: readonly string[];
+  /** Virtual milliseconds from the healing until all was as it should be. */
+  readonly convergedMs: number | undefined;
+  readonly commits: number;
+  readonly acknowledged: number;
+}
+
+const LEASE_MS = 3_000;
+/** How long a world may take until all is as it should be, once everything is healed. */
+const CONVERGE_MS = 60_000;
+const LOOK_MS = 250;
+/** In a world that is at rest, everything is restarted, and for so long nothing may change. */
+const CALM_MS = LEASE_MS + 2_000;
+/** A restarted process of a real machine is there after that, milliseconds from and to. */
+const RESTART_MS = [30, 1_500] as const;
+/** A violation leads to others: the first few say what is wrong. */
+const MAX_VIOLATIONS = 5;
+
+/**
+ * A whole cluster on virtual time: the real coordinator and real agents, joined by a simulated network, on disks and machines that
+ * outlive them. What happens follows from the seed.
+ */
+export class SimCluster {
+  readonly time = new ManualClock();
+  readonly trace: Trace;
+  readonly violations: string[] = [];
+  readonly plan: WorldPlan;
+  readonly disk: SimDisk;
+  readonly records = new DurableRecords();
+  readonly nodes: SimNode[] = [];
+  readonly users: SimUser[] = [];
+  readonly userLinks: SimLink[] = [];
+  readonly replicas: SimReplicas;
+  readonly containers: ContainerChecker;
+  readonly ledger: Ledger;
+  private readonly herds: HerdChecker;
+  /** How late the coordinator's view is, milliseconds from and to. */
+  viewDelayMs: readonly [number, number] = [0, 0];
+  private readonly random: SimRandom;
+  private readonly log: Log;
+  private coordinator: SimCoordinator | undefined;
+  private process: SimProcess | undefined;
+  private restartAfterMs: number | undefined;
+  private incarnation = 0;
+  private inTurmoil = true;
+  private diskFullUntil = Number.NEGATIVE_INFINITY;
+  private uncheckedCommits: LoggedTransaction[] = [];
+  private readonly evidence = new Map<bigint, Evidence>();
+  private readonly checkers: readonly Checker[];
+  private readonly storeWatcher: StoreWatcher;
+  private readonly workloadWatcher: WorkloadWatcher;
+  private commits = 0;
+  /** Calls of the operator under way. */
+  private tidying = 0;
+  /** When a coordinator last stood still. */
+  private pausedUntil = Number.NEGATIVE_INFINITY;
+
+  constructor(private readonly options: SimClusterOptions) {
+    const { seed } = options;
+    this.trace = new Trace(() => this.time.now(), options.onLine);
+    this.random = new SimRandom(seed);
+    this.plan = { ...planWorld(this.random.fork()), ...options.plan };
+    this.log = options.log ?? silentLog;
+    const violation = (text: string): void => this.violation(text);
+    this.disk = new SimDisk(this.time, this.random.fork(), this.plan.historyLimit, (transactions) =>
+      this.uncheckedCommits.push(...transactions),
+    );
+    this.containers = new ContainerChecker({
+      records: this.records,
+      now: () => this.time.now(),
+      later: (delayMs, action) => this.later(delayMs, action),
+      violation,
+    });
+    this.replicas = new SimReplicas(this.time, this.random.fork(), () => this.containers.all());
+    this.ledger = new Ledger(this.records, violation);
+    const living = (): number => this.nodes.filter(({ isGone }) => !isGone).length;
+    this.herds = new HerdChecker({ now: () => this.time.now(), nodes: living, violation });
+    this.checkers = [...COMMIT_CHECKERS, falseLosses(this, LEASE_MS)];
+    const watching = { time: this.time, random: this.random.fork(), disk: this.disk, violation };
+    this.storeWatcher = new StoreWatcher({ ...watching, trace: (what) => this.trace.add('watcher', what) });
+    this.workloadWatcher = new WorkloadWatcher(watching);
+  }
+
+  get coordinatorProcess(): SimProcess | undefined {
+    return this.process?.isDead === true ? undefined : this.process;
+  }
+
+  /** The coordinator that serves, if any. */
+  get serving(): SimCoordinator | undefined {
+    return this.coordinator?.process.isDead === true ? undefined : this.coordinator;
+  }
+
+  /** When the coordinator last stood still; what it missed then it could not hear. */
+  get lastPause(): number {
+    return this.process?.isRunning === false && this.process.isDead === false ? this.time.now() : this.pausedUntil;
+  }
+
+  /** Runs the world from its beginning to its end. */
+  async run(): Promise<SimOutcome> {
+    const { plan } = this;
+    this.startCoordinator();
+    for (let count = 0; count < plan.nodes; count += 1) this.addNode();
+    for (let count = 0; count < plan.users; count += 1) this.addUser(`user-${count + 1}`);
+    await this.advance(300);
+    for (const user of this.users) user.start();
+    this.scheduleFault();
+    await this.advance(plan.turmoilMs);
+    const convergedMs = this.isBroken ? undefined : await this.healAndConverge();
+    if (convergedMs !== undefined) await this.stayCalm();
+    return {
+      seed: this.options.seed,
+      violations: this.violations,
+      trace: this.trace.lines,
+      convergedMs,
+      commits: this.commits,
+      acknowledged: this.ledger.acknowledged,
+    };
+  }
+
+  /** Lets time pass, looking at everything after each event. Ends early when something is broken. */
+  async advance(durationMs: number): Promise<void> {
+    const until = this.time.now() + durationMs;
+    await settle();
+    this.look();
+    while (!this.isBroken && (await this.time.step(until))) this.look();
+    if (!this.isBroken) await this.time.advance(until - this.time.now());
+  }
+
+  later(delayMs: number, action: () => void): void {
+    this.time.setTimer(delayMs, action);
+  }
+
+  violation(text: string): void {
+    if (this.violations.length >= MAX_VIOLATIONS || this.violations.includes(text)) return;
+    this.violations.push(text);
+    this.trace.add('VIOLATION', text);
+  }
+
+  /** A machine joins, with an agent. */
+  addNode(): SimNode {
+    const { random, time, plan, log, options } = this;
+    const number = this.nodes.length + 1;
+    const id = `node-${number}`;
+    const link = new SimLink(id, time, random.fork());
+    const { planted = {} } = options;
+    const node = new SimNode({
+      id,
+      zone: `zone-${number % 3}`,
+      cpuMillis: plan.cpuMillis,
+      drift: this.drift(3_600_000),
+      time,
+      link,
+      random: random.fork(),
+      log,
+      coordinator: () => this.serving,
+      onMessage: (direction, message) => this.noteMessage(id, direction, message),
+      observer: {
+        container: (there, event) => {
+          const { status } = event;
+          const how = event.kind === 'started' ? 'begins' : `ends: ${status.reason ?? ''}`;
+          this.trace.add(
+            id,
+            `container ${status.containerId.slice(0, 8)} of ${status.labels['cloudless.replica'] ?? '?'} ${how}`,
+          );
+          this.containers.observe(there, event);
+          this.replicas.observe(there, event);
+        },
+        agentStarted: (there) => {
+          this.trace.add(id, 'agent starts');
+          this.containers.agentStarted(there);
+        },
+        dialing: (there) => this.herds.dialled(there.id),
+        starting: (there, request) => this.containers.starting(there, request),
+        stopping: (there, containerId) => this.containers.stopping(there, containerId),
+        saved: (there, replicaId, stored) => this.containers.saved(there, replicaId, stored),
+        startFailed: (there, replicaId) => this.containers.startFailed(there, replicaId),
+      },
+      accepts: (there, port) => this.replicas.accepts(there, port),
+      wrapStore: planted.agentStore,
+      wrapRuntime: planted.runtime,
+      wrapClock: planted.agentClock,
+      wrapConnection: planted.connection,
+      wrapTransport: planted.transport,
+    });
+    this.nodes.push(node);
+    this.startAgent(node);
+    return node;
+  }
+
+  /** @returns Whether there was one. */
+  killCoordinator(restartAfterMs: number): boolean {
+    const process = this.coordinatorProcess;
+    if (process === undefined) return false;
+    this.restartAfterMs = restartAfterMs;
+    process.kill();
+    return true;
+  }
+
+  /** The disk has room again. */
+  emptyDisk(): void {
+    if (this.disk.full) this.diskFullUntil = this.time.now();
+    this.disk.full = false;
+  }
+
+  private get isBroken(): boolean {
+    return this.violations.length > 0;
+  }
+
+  private addUser(name: string): void {
+    const { time, random, ledger } = this;
+    const link = new SimLink(name, time, random.fork());
+    this.userLinks.push(link);
+    this.users.push(
+      new SimUser({
+        name,
+        time,
+        random: random.fork(),
+        link,
+        coordinator: () => this.serving,
+        ledger,
+        nodeIds: () => this.nodes.map(({ id }) => id),
+        trace: (what) => this.trace.add(name, what),
+        violation: (text) => this.violation(text),
+        diskIsFull: () => this.disk.full || this.time.now() - this.diskFullUntil < 10_000,
+      }),
+    );
+  }
+
+  private drift(maxOffsetMs: number): Drift {
+    if (!this.plan.drift) return { rate: 1, offsetMs: 0 };
+    return { rate: this.random.between(0.9, 1.1), offsetMs: Math.round(this.random.between(-maxOffsetMs, maxOffsetMs)) };
+  }
+
+  private startCoordinator(): void {
+    const { time, random, disk, log, options, trace } = this;
+    const process = new SimProcess(`coordinator#${(this.incarnation += 1)}`, time, this.drift(600_000));
+    this.process = process;
+    trace.add('coordinator', 'starts');
+    process.onDeath(() => {
+      trace.add('coordinator', 'is dead');
+      const afterMs = this.restartAfterMs ?? random.between(...RESTART_MS);
+      this.restartAfterMs = undefined;
+      this.later(afterMs, () => this.startCoordinator());
+    });
+    const viewRandom = random.fork();
+    SimCoordinator.start({
+      process,
+      disk,
+      random: random.plain(),
+      log,
+      leaseMs: LEASE_MS,
+      time,
+      watchDelayMs: () => (this.viewDelayMs[1] > 0 ? viewRandom.between(...this.viewDelayMs) : 0),
+      onCommit: (revision, evidence) => this.evidence.set(revision, evidence),
+      onFault: (rpc, reason) => this.violation(`${rpc} failed inside: ${String(reason)}`),
+      wrapStore: options.planted?.store,
+      wrapClock: options.planted?.coordinatorClock,
+      wrapState: options.planted?.state,
+      wrapControllers: options.planted?.controllers,
+    }).then(
+      (coordinator) => this.serve(coordinator),
+      (reason: unknown) => {
+        trace.add('coordinator', `cannot start: ${String(reason)}`);
+        process.kill();
+      },
+    );
+  }
+
+  private serve(coordinator: SimCoordinator): void {
+    if (coordinator.process.isDead) return;
+    this.coordinator = coordinator;
+    if (this.incarnation > 1) this.herds.coordinatorReturned();
+    this.trace.add('coordinator', `serves with epoch ${coordinator.state.epoch}`);
+    void this.storeWatcher.follow(coordinator);
+    void this.workloadWatcher.follow(coordinator);
+  }
+
+  private startAgent(node: SimNode): void {
+    const processOf = (): SimProcess | undefined => node.agentProcess;
+    if (processOf() !== undefined) return;
+    node.startAgent().catch((reason: unknown) => {
+      this.trace.add(node.id, `agent cannot start: ${String(reason)}`);
+      node.killAgent();
+    });
+    processOf()?.onDeath(() => {
+      this.trace.add(node.id, 'agent is dead');
+      const isLong = this.inTurmoil && this.random.chance(0.2);
+      this.later(isLong ? this.random.between(2_000, 6_000) : this.random.between(...RESTART_MS), () => this.startAgent(node));
+    });
+  }
+
+  private scheduleFault(): void {
+    const { random, plan } = this;
+    const kinds = plan.weights as Readonly<Record<FaultKind, number>>;
+    if (Object.keys(kinds).length === 0) return;
+    this.later(random.between(...plan.pauseMs), () => {
+      if (!this.inTurmoil) return;
+      const done = strike(this, random.weighted(kinds), random);
+      if (done !== undefined) this.trace.add('fault', done);
+      this.scheduleFault();
+    });
+  }
+
+  /** Takes in what was committed, and lets every checker look at it. */
+  private look(): void {
+    if (this.process?.isRunning === false && !this.process.isDead) this.pausedUntil = this.time.now();
+    if (this.uncheckedCommits.length > 0) {
+      for (const transaction of this.uncheckedCommits.splice(0)) this.check(transaction);
+    }
+    this.ledger.check();
+  }
+
+  private check(transaction: LoggedTransaction): void {
+    this.commits += 1;
+    const { revision } = transaction;
+    const changes = this.records.apply(transaction);
+    const evidence = this.evidence.get(revision) ?? UNKNOWN;
+    this.evidence.delete(revision);
+    this.noteCommit(revision, changes);
+    const commit = { view: this.records, changes, evidence };
+    // A transaction whose answer was lost with its process leaves no evidence: what needs it is not judged.
+    if (evidence !== UNKNOWN) {
+      for (const check of this.checkers) for (const text of check(commit)) this.violation(text);
+    }
+    this.containers.committed(commit);
+    this.ledger.committed(commit);
+  }
+
+  private noteCommit(revision: bigint, changes: readonly RecordChange[]): void {
+    for (const change of changes) {
+      const text = describeChange(change);
+      if (text !== undefined) this.trace.add('store', `${revision} ${text}`);
+    }
+  }
+
+  private noteMessage(nodeId: string, direction: 'up' | 'down', { message }: AgentMessage | CoordinatorMessage): void {
+    if (message?.case === 'order') {
+      const { order, replicaId, orderRevision, epoch } = message.value;
+      this.trace.add('network', `order ${orderRevision}/${epoch} to ${order.case ?? '?'} ${replicaId} for ${nodeId}`);
+    } else if (message?.case === 'report') {
+      const { replicaId, phase, ready, restarts, orderRevision } = message.value;
+      const state = `phase ${phase}${ready ? ' ready' : ''} restarts ${restarts} order ${orderRevision}`;
+      this.trace.add(nodeId, `${direction === 'up' ? 'reports' : 'hears'} ${replicaId}: ${state}`);
+    } else if (message?.case === 'inventory') {
+      const ids = message.value.replicas.map(({ replicaId, phase }) => `${replicaId}:${phase}`);
+      this.trace.add(nodeId, `inventory [${ids.join(' ')}]`);
+    } else if (message?.case === 'refused') {
+      this.trace.add(
+        nodeId,
+        `refuses order ${message.value.orderRevision} for ${message.value.replicaId}: ${message.value.reason}`,
+      );
+    } else if (message?.case === 'welcome') this.trace.add('network', `welcome for ${nodeId}`);
+  }
+
+  /** Ends every fault, then waits. @returns How long it took, or undefined when it did not converge. */
+  private async healAndConverge(): Promise<number | undefined> {
+    this.heal();
+    const began = this.time.now();
+    this.tidyUp();
+    while (!this.isBroken) {
+      const problems = this.problems();
+      if (problems.length === 0) return this.time.now() - began;
+      if (this.time.now() - began >= CONVERGE_MS) {
+        for (const problem of problems) this.violation(`8: not converged ${CONVERGE_MS / 1_000} s after the healing: ${problem}`);
+        return undefined;
+      }
+      await this.advance(LOOK_MS);
+    }
+    return undefined;
+  }
+
+  private heal(): void {
+    this.trace.add('fault', 'everything heals');
+    this.inTurmoil = false;
+    for (const user of this.users) user.leave();
+    this.emptyDisk();
+    this.disk.delayMs = [0, 0];
+    this.viewDelayMs = [0, 0];
+    this.replicas.heal();
+    for (const link of this.userLinks) link.heal();
+    for (const node of this.nodes) {
+      if (node.isGone) continue;
+      node.link.heal();
+      node.storeMs = [0, 2];
+      node.storeIsFull = false;
+      node.agentProcess?.spare();
+      node.resumeAgent();
+      this.startAgent(node);
+    }
+    this.process?.spare();
+    this.process?.resume();
+  }
+
+  /** Whoever runs the cluster makes nodes usable again, and removes those that are gone; nobody waits for it here. */
+  private tidyUp(): void {
+    const [operator] = this.users;
+    const perform = (
+      what: string,
+      nodeId: string,
+      call: (client: CoordinatorClient) => Promise<unknown>,
+      isFinal?: (code: number) => boolean,
+    ): void => {
+      this.tidying += 1;
+      void operator
+        ?.perform(`${what} ${nodeId}`, (client) => call(client).then(() => undefined), isFinal)
+        .finally(() => (this.tidying -= 1));
+    };
+    for (const { id: nodeId, isGone } of this.nodes) {
+      if (!isGone) perform('uncordon', nodeId, (client) => client.uncordonNode({ nodeId }));
+      // Refused as long as it counts as connected.
+      else
+        perform(
+          'remove',
+          nodeId,
+          (client) => client.removeNode({ nodeId, force: true }),
+          (code) => code !== FAILED_PRECONDITION,
+        );
+    }
+  }
+
+  /** What is not as it should be now. */
+  private problems(): readonly string[] {
+    const { serving, records, containers, nodes } = this;
+    if (serving === undefined) return ['no coordinator serves'];
+    const busy = this.tidying > 0 || this.users.some(({ isDone }) => !isDone) ? ['a user still waits for an outcome'] : [];
+    const away = nodes.flatMap(({ id, isGone }) =>
+      isGone || serving.controllers.nodes.isAlive(id) ? [] : [`${id} is not connected`],
+    );
+    const view = this.workloadWatcher.view;
+    const shown = [...records.workloads()].flatMap(({ value: { uid, name, generation } }) =>
+      view?.get(uid) === generation ? [] : [`a watch shows generation ${view?.get(uid)} of ${name}, not ${generation}`],
+    );
+    return [...busy, ...away, ...shown, ...unconverged({ records, running: containers.all(), nodes }), ...wrongBookings(serving)];
+  }
+
+  /** 15, 17: in a cluster at rest a restart of every process changes nothing. */
+  private async stayCalm(): Promise<void> {
+    const before = this.atRest();
+    this.trace.add('fault', 'all is well; every process is restarted');
+    this.restartAfterMs = this.random.between(50, LEASE_MS * 0.5);
+    const order = this.random.whole(0, 2);
+    if (order !== 1) this.coordinatorProcess?.kill();
+    for (const node of this.nodes) if (this.random.chance(0.7)) node.killAgent();
+    await this.advance(this.random.between(0, 400));
+    if (order === 1) this.coordinatorProcess?.kill();
+    await this.advance(CALM_MS);
+    if (this.isBroken) return;
+    const after = this.atRest();
+    for (const [replicaId, was] of before) {
+      const is = after.get(replicaId);
+      if (is !== was) this.violation(`17: ${replicaId} was ${was} before everything was restarted, and is ${is ?? 'gone'} now`);
+    }
+    for (const replicaId of after.keys())
+      if (!before.has(replicaId)) this.violation(`17: ${replicaId} is new after everything was restarted`);
+  }
+
+  private atRest(): ReadonlyMap<string, string> {
+    return new Map(
+      [...this.containers.all()].map(({ owner, containerId, node }) => {
+        const record = this.records.replica(owner.replicaId)?.value;
+        const state = `${record?.ready === true ? 'ready' : 'not ready'}, restarts ${record?.restarts}`;
+        return [owner.replicaId, `container ${containerId.slice(0, 8)} on ${node.id}, ${state}`];
+      }),
+    );
+  }
+}
+
+/** Nobody knows what the process knew. */
+const UNKNOWN: Evidence = { alive: new Set(), draining: new Set(), cordoned: new Set() };
+
+/** Code `FailedPrecondition`. */
+const FAILED_PRECONDITION = 9;
+
+function describeChange({ kind, id, before, after }: RecordChange): string | undefined {
+  if (kind === 'replica') {
+    const [change] = replicaChanges([{ kind, id, before, after } as RecordChange]);
+    const record = change?.after;
+    return record === undefined ? `replica ${change?.before?.id} is removed` : describeReplica(record);
+  }
+  if (kind === 'workload') {
+    const record = after as WorkloadRecord | undefined;
+    if (record === undefined) return `workload ${(before as WorkloadRecord).name} is removed`;
+    const { name, uid, generation, version, spec, deletionRequestedAt } = record;
+    const what = deletionRequestedAt === undefined ? `${spec?.replicas} replicas` : 'is being deleted';
+    return `workload ${name} (${uid}) generation ${generation} version ${version}: ${what}`;
+  }
+  if (kind === 'node') {
+    const record = after as NodeRecord | undefined;
+    if (record === undefined) return `node ${id} is removed`;
+    const marks = [record.lost ? 'lost' : '', record.cordoned ? 'cordoned' : '', record.draining ? 'draining' : ''];
+    return `node ${id} ${marks.filter((mark) => mark !== '').join(' ') || 'is well'}`;
+  }
+  return undefined;
+}
+
+function describeReplica(record: ReplicaRecord): string {
+  const { id, version, nodeId, phase, ready, desiredRunning, lost, restarts, orderRevision, containerId, slot } = record;
+  const marks = `${ready ? ' ready' : ''}${desiredRunning ? '' : ' unwanted'}${lost ? ' lost' : ''}`;
+  const where = nodeId === '' ? 'nowhere' : nodeId;
+  return `replica ${id} v${version} slot ${slot} ${where} phase ${phase}${marks} restarts ${restarts} order ${orderRevision} ${containerId.slice(0, 8)}`;
+}

@@ -1,0 +1,102 @@
+import { timestampFromMs } from '@bufbuild/protobuf/wkt';
+import { ReplicaStatus_Phase as Phase } from '@cloudless/api';
+import { copyReplica } from '@cloudless/cluster-state';
+import { clusterOf, createWeb, readWeb } from './support.js';
+import type { TestCluster } from './test-cluster.js';
+
+const DAY_MS = 24 * 3_600_000;
+
+/** Two nodes with a replica each; `node-2` falls silent until its replica is replaced. @returns the id of the lost one. */
+async function withTombstone(cluster: TestCluster): Promise<string> {
+  await createWeb(cluster, { replicas: 2 });
+  await cluster.advance(1_000);
+  const [lost] = cluster.agents.get('node-2')!.replicas.keys();
+  cluster.agents.get('node-2')!.isHeard = false;
+  await cluster.advance(6_000);
+  expect((await readWeb(cluster)).status?.readyReplicas).toBe(2);
+  expect(cluster.state.view().replica(lost!)?.value).toMatchObject({ lost: true, desiredRunning: false, nodeId: 'node-2' });
+  return lost!;
+}
+
+/** The silent node comes back with what it runs. */
+async function returns(cluster: TestCluster): Promise<void> {
+  cluster.agents.get('node-2')!.isHeard = true;
+  await cluster.reconnect('node-2');
+  await cluster.advance(3_000);
+}
+
+/** As if the node had been lost so long ago. */
+async function lostFor(cluster: TestCluster, id: string, days: number): Promise<void> {
+  const stored = cluster.state.view().replica(id)!;
+  const lostAt = timestampFromMs(cluster.clock.wallTime() - days * DAY_MS);
+  const older = copyReplica(stored.value, { lostAt });
+  await cluster.until(() => cluster.state.commit(cluster.state.transaction().updateReplica(stored, older)));
+  await cluster.advance(61_000, 100);
+}
+
+const phasesOn = (cluster: TestCluster, nodeId: string): readonly Phase[] =>
+  [...cluster.agents.get(nodeId)!.replicas.values()].map(({ phase }) => phase);
+
+describe('replicas on lost nodes', () => {
+  it('are remembered for 30 days and answered with a stop when the node returns, also after a restart of the coordinator', async () => {
+    const cluster = await clusterOf(2);
+    const lost = await withTombstone(cluster);
+    await lostFor(cluster, lost, 29);
+    await cluster.restartCoordinator();
+    await cluster.reconnect('node-1');
+    await cluster.advance(2_000);
+    await returns(cluster);
+    expect(phasesOn(cluster, 'node-2')).toEqual([]);
+    expect(cluster.state.view().replica(lost)).toBeUndefined();
+    expect((await readWeb(cluster)).status?.readyReplicas).toBe(2);
+  });
+
+  it('are forgotten after 30 days, and stopped as orphans when the node returns still later', async () => {
+    const cluster = await clusterOf(2);
+    const lost = await withTombstone(cluster);
+    await lostFor(cluster, lost, 31);
+    expect(cluster.state.view().replica(lost)).toBeUndefined();
+    await returns(cluster);
+    expect(phasesOn(cluster, 'node-2')).toEqual([]);
+    expect(cluster.state.restored).toBeUndefined();
+    expect((await readWeb(cluster)).status?.readyReplicas).toBe(2);
+  });
+
+  it('hold up no deletion of their workload, and are stopped although it is gone', async () => {
+    const cluster = await clusterOf(2);
+    const lost = await withTombstone(cluster);
+    await cluster.until(() => cluster.client.deleteWorkload({ name: 'web' }));
+    await cluster.advance(3_000);
+    expect([...cluster.state.view().workloads()]).toEqual([]);
+    expect(cluster.state.view().replica(lost)?.value.lost).toBe(true);
+    await returns(cluster);
+    expect(phasesOn(cluster, 'node-2')).toEqual([]);
+    expect([...cluster.state.view().replicas()]).toEqual([]);
+  });
+
+  it('are stopped also when their node was removed meanwhile and enrols again', async () => {
+    const cluster = await clusterOf(2);
+    await withTombstone(cluster);
+    cluster.agents.get('node-2')!.disconnect();
+    await cluster.until(() => cluster.client.removeNode({ nodeId: 'node-2', force: true }));
+    await returns(cluster);
+    expect(phasesOn(cluster, 'node-2')).toEqual([]);
+    expect(cluster.state.restored).toBeUndefined();
+  });
+
+  it('are not taken for an orphan as long as they stop', async () => {
+    const cluster = await clusterOf(2);
+    const lost = await withTombstone(cluster);
+    const agent = cluster.agents.get('node-2')!;
+    agent.obeysStops = false;
+    await returns(cluster);
+    const { taken } = agent;
+    await cluster.advance(5_000);
+    expect(agent.replicas.get(lost)?.phase).toBe(Phase.STOPPING);
+    expect(agent.taken).toBe(taken);
+    agent.change(lost, { phase: Phase.STOPPED });
+    await cluster.advance(1_000);
+    expect(phasesOn(cluster, 'node-2')).toEqual([]);
+    expect(cluster.state.view().replica(lost)).toBeUndefined();
+  });
+});
