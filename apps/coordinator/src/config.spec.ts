@@ -14,6 +14,8 @@ describe('parseCoordinatorConfig', () => {
       pingMs: 900,
       logLevel: 'info',
       logFormat: 'json',
+      otlpEndpoint: undefined,
+      auditRetentionMs: 30 * 86_400_000,
       weights: undefined,
     });
   });

@@ -9,6 +9,7 @@ import {
   type ConfigLayer,
 } from '@cloudless/base';
 import { requireLoopback } from '@cloudless/identity';
+import { otlpEndpointField } from '@cloudless/observability';
 import type { ScoreWeights } from '@cloudless/scheduler';
 
 /** Settings of a coordinator, complete. */
@@ -28,9 +29,15 @@ export interface CoordinatorConfig {
   readonly pingMs: number;
   readonly logLevel: 'error' | 'warn' | 'info' | 'debug';
   readonly logFormat: 'json' | 'pretty';
+  /** Base address of an OTLP receiver of traces; undefined: nothing is traced. */
+  readonly otlpEndpoint: string | undefined;
+  /** How long audit events are kept. */
+  readonly auditRetentionMs: number;
   /** Weights of the score, as `locality,reliability,cost,utilisation,penalty`. */
   readonly weights: ScoreWeights | undefined;
 }
+
+const DAY_MS = 86_400_000;
 
 /** The default place of the data, when neither flag nor file names one. */
 export function defaultDataDir(env: Readonly<Record<string, string | undefined>>): string {
@@ -53,6 +60,8 @@ export function parseCoordinatorConfig(layers: readonly ConfigLayer[], dataDir: 
     pingMs: durationField(900, 50, 200_000),
     logLevel: oneOfField('info', ['error', 'warn', 'info', 'debug']),
     logFormat: oneOfField('json', ['json', 'pretty']),
+    otlpEndpoint: otlpEndpointField,
+    auditRetentionMs: durationField(30 * DAY_MS, 1_000, 3_650 * DAY_MS),
     weights: { fallback: undefined, parse: parseWeights },
   };
   const config = parseConfig(fields, layers);

@@ -1,14 +1,31 @@
-import { AgentService, CoordinatorService, createErrorInterceptor, createValidationInterceptor } from '@cloudless/api';
+import {
+  AdminService,
+  AgentService,
+  CoordinatorService,
+  createErrorInterceptor,
+  createValidationInterceptor,
+} from '@cloudless/api';
 import { createApiServer } from '@cloudless/api-server';
 import { errorFields, type Clock, type Log, type Random } from '@cloudless/base';
 import { openClusterState } from '@cloudless/cluster-state';
 import { impossibleLimitsOf, startControllers } from '@cloudless/controllers';
-import { createMetrics } from '@cloudless/observability';
+import {
+  createMetrics,
+  createRpcObserver,
+  noTracing,
+  startLoopLagMeter,
+  type RpcObserverOptions,
+  type Tracing,
+} from '@cloudless/observability';
 import { connectionKey, HealthState, startOpsServer, startRpcServer } from '@cloudless/rpc-server';
 import { createMemoryStateStore, type StateStore } from '@cloudless/state-store';
 import { openLmdbStateStore } from '@cloudless/state-store-lmdb';
 import type { CoordinatorConfig } from './config.js';
+import { classOfRpc } from './lanes.js';
 import { registerClusterMetrics } from './metrics.js';
+import { registerStoreMetrics } from './store-metrics.js';
+import { registerRpcMetrics } from './rpc-metrics.js';
+import { StoreRoom } from './store-room.js';
 
 /** What a coordinator takes from the machine. */
 export interface CoordinatorMachine {
@@ -18,6 +35,8 @@ export interface CoordinatorMachine {
   readonly hostname: string;
   readonly pid: number;
   readonly version: string;
+  /** Default: nothing is traced. */
+  readonly tracing?: Tracing;
 }
 
 /** A coordinator that serves. */
@@ -37,14 +56,17 @@ const CLOSE_GRACE_MS = 2_000;
  * @throws what went wrong first, with everything that was opened before closed again.
  */
 export async function startCoordinator(config: CoordinatorConfig, machine: CoordinatorMachine): Promise<RunningCoordinator> {
-  const { clock, random, log } = machine;
+  const { clock, random, log, tracing = noTracing } = machine;
+  const { tracer } = tracing;
   const opened: (() => Promise<void>)[] = [];
   const close = async (): Promise<void> => {
     for (const step of opened.reverse().splice(0))
       await step().catch((reason: unknown) => log.error('shutdown step failed', errorFields(reason)));
   };
   try {
-    const store = await openStore(config, machine);
+    const metrics = createMetrics({ process: true });
+    const room = new StoreRoom();
+    const store = await openStore(config, machine, room);
     opened.push(() => store.close());
     const state = await openClusterState({
       store,
@@ -52,6 +74,8 @@ export async function startCoordinator(config: CoordinatorConfig, machine: Coord
       random,
       log: log.child({ component: 'state' }),
       holder: `${machine.hostname}/${machine.pid}`,
+      meter: metrics,
+      tracer,
     });
     opened.push(() => state.close());
     const controllers = startControllers({
@@ -60,6 +84,9 @@ export async function startCoordinator(config: CoordinatorConfig, machine: Coord
       random,
       log,
       leaseMs: config.leaseMs,
+      auditRetentionMs: config.auditRetentionMs,
+      meter: metrics,
+      tracer,
       ...(config.weights === undefined ? {} : { weights: config.weights }),
     });
     opened.push(() => controllers.close());
@@ -74,28 +101,37 @@ export async function startCoordinator(config: CoordinatorConfig, machine: Coord
       placements: controllers.placements,
       impossibleLimitsOf,
       connectionOf: (context) => context.values.get(connectionKey),
+      version: machine.version,
       timings: { leaseMs: config.leaseMs, pingMs: config.pingMs, usageMs: 10_000 },
+      meter: metrics,
+      tracer,
     });
     opened.push(() => api.close());
-    const metrics = createMetrics({ process: true });
-    const observe = registerClusterMetrics(metrics, state, controllers);
-    opened.push(async () => observe.close());
+    registerClusterMetrics(metrics, state, controllers);
+    if (config.state === 'lmdb') registerStoreMetrics(metrics, config.dataDir);
+    room.register(metrics);
     const health = new HealthState();
+    const lag = startLoopLagMeter(clock, metrics);
+    opened.push(async () => lag.close());
     const rpc = await startRpcServer({
       host: config.host,
       port: config.port,
       portOption: '--port',
       routes: api.routes,
       interceptors: [
-        observe.interceptor(clock),
+        tracing.serverInterceptor,
+        createRpcObserver({ clock, meter: metrics, log: log.child({ component: 'rpc' }), addressOf }),
         createErrorInterceptor((rpcName, reason) => log.error('call failed inside', { rpc: rpcName, ...errorFields(reason) })),
-        createValidationInterceptor([CoordinatorService, AgentService]),
+        createValidationInterceptor([CoordinatorService, AgentService, AdminService]),
       ],
-      reflectedServices: [CoordinatorService, AgentService],
+      reflectedServices: [CoordinatorService, AgentService, AdminService],
       health,
+      classOf: classOfRpc,
+      loopLagMs: () => lag.takeMaxMs(),
       clock,
       log: log.child({ component: 'rpc' }),
     });
+    registerRpcMetrics(metrics, () => rpc.load());
     opened.push(() => rpc.close(CLOSE_GRACE_MS));
     const ops = await startOpsServer({
       host: config.host,
@@ -103,8 +139,14 @@ export async function startCoordinator(config: CoordinatorConfig, machine: Coord
       portOption: '--ops-port',
       clock,
       log: log.child({ component: 'ops' }),
-      health: () => ({ ok: true }),
-      ready: () => (state.isFollowing ? { ok: true } : { ok: false, reasons: ['the state store is out of order'] }),
+      health: () => room.health(),
+      ready: () => {
+        const reasons = [
+          ...(state.isFollowing ? [] : ['the state store is out of order']),
+          ...(state.restoredReason === undefined ? [] : [state.restoredReason]),
+        ];
+        return reasons.length === 0 ? { ok: true } : { ok: false, reasons };
+      },
       metrics: () => metrics.expose(),
     });
     opened.push(() => ops.close());
@@ -116,10 +158,14 @@ export async function startCoordinator(config: CoordinatorConfig, machine: Coord
   }
 }
 
-function openStore(config: CoordinatorConfig, { clock, log }: CoordinatorMachine): Promise<StateStore> {
+/** Where a call came from. */
+const addressOf: NonNullable<RpcObserverOptions['addressOf']> = ({ contextValues }) =>
+  contextValues.get(connectionKey)?.remoteAddress;
+
+function openStore(config: CoordinatorConfig, { clock, log }: CoordinatorMachine, room: StoreRoom): Promise<StateStore> {
   if (config.state === 'memory') {
     log.warn('state is kept in memory only: it is gone when the coordinator stops');
     return Promise.resolve(createMemoryStateStore({ clock }));
   }
-  return openLmdbStateStore({ directory: config.dataDir, clock, log: log.child({ component: 'store' }) });
+  return openLmdbStateStore({ directory: config.dataDir, clock, log: log.child({ component: 'store' }), onRoom: room.note });
 }

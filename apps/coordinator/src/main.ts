@@ -1,6 +1,6 @@
 import { hostname } from 'node:os';
-import { errorFields } from '@cloudless/base';
-import { createLog } from '@cloudless/observability';
+import { errorFields, type LogFields } from '@cloudless/base';
+import { OTLP_ENDPOINT_VARIABLE, createLog, noTracing, otlpLayer, startTracing } from '@cloudless/observability';
 import { EXIT_USAGE, addSettingFlags, describeFailure, readSettingLayers, type SettingNames } from '@cloudless/settings';
 import { systemClock, systemRandom } from '@cloudless/system';
 import { Command, CommanderError } from 'commander';
@@ -18,20 +18,34 @@ const flags: Readonly<Record<keyof CoordinatorConfig, readonly [string, string]>
   pingMs: ['--ping-interval <duration>', 'how often agents are asked to send a PING (default 900ms)'],
   logLevel: ['--log-level <level>', 'error, warn, info or debug (default info)'],
   logFormat: ['--log-format <format>', 'json or pretty (default json)'],
+  otlpEndpoint: ['--otlp-endpoint <url>', `receiver of traces, OTLP over HTTP (default $${OTLP_ENDPOINT_VARIABLE}, else none)`],
+  auditRetentionMs: ['--audit-retention <duration>', 'how long audit events are kept, as in 720h (default 720h)'],
   weights: ['--weights <numbers>', 'of the score: locality,reliability,cost,utilisation,network penalty'],
 };
 const names: SettingNames = { flags, envPrefix: 'CLOUDLESS_COORDINATOR_' };
 
 async function run(options: Readonly<Record<string, unknown>>): Promise<number> {
-  const config = parseCoordinatorConfig(await readSettingLayers(names, options, process.env), defaultDataDir(process.env));
-  const log = createLog({ level: config.logLevel, format: config.logFormat, component: 'coordinator' });
+  const layers = [otlpLayer(process.env), ...(await readSettingLayers(names, options, process.env))];
+  const config = parseCoordinatorConfig(layers, defaultDataDir(process.env));
+  let tracing = noTracing;
+  const moment = (): LogFields => tracing.logFields();
+  const log = createLog({ level: config.logLevel, format: config.logFormat, component: 'coordinator', moment });
   const stopped = new Promise<string>((resolve) => {
     for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => resolve(signal));
   });
   // Timers of the loops do not keep a process alive, and sockets alone should not decide.
   const alive = setInterval(() => undefined, 2 ** 30);
   try {
+    tracing = await startTracing({
+      endpoint: config.otlpEndpoint,
+      service: 'cloudless-coordinator',
+      version: VERSION,
+      instance: `${hostname()}/${process.pid}`,
+      clock: systemClock,
+      log: log.child({ component: 'traces' }),
+    });
     const coordinator = await startCoordinator(config, {
+      tracing,
       clock: systemClock,
       random: systemRandom,
       log,
@@ -48,6 +62,7 @@ async function run(options: Readonly<Record<string, unknown>>): Promise<number> 
     log.error('coordinator cannot run', errorFields(reason));
     throw reason;
   } finally {
+    await tracing.close();
     clearInterval(alive);
   }
 }

@@ -18,6 +18,8 @@ export interface LogOptions {
   readonly file?: string;
   /** Milliseconds since the Unix epoch, for `time`; default the machine's clock. */
   readonly wallTime?: () => number;
+  /** Fields of every line, asked for when it is written, as the trace that runs then; those of the line win. */
+  readonly moment?: () => LogFields;
 }
 
 /** A log with an end. */
@@ -36,7 +38,7 @@ const MAX_FILES = 6;
  * @throws CloudlessError `precondition` when the file cannot be opened.
  */
 export function createLog(options: LogOptions): ClosableLog {
-  const { level, format, component, stream = process.stdout, file, wallTime = Date.now } = options;
+  const { level, format, component, stream = process.stdout, file, wallTime = Date.now, moment = () => ({}) } = options;
   const transports: winston.transport[] = [];
   if (stream !== null) transports.push(streamTransport(stream, format));
   if (file !== undefined) transports.push(fileTransport(file));
@@ -56,7 +58,7 @@ export function createLog(options: LogOptions): ClosableLog {
     logger.end();
     await Promise.all([finished, ...flushed]);
   };
-  return Object.assign(new WinstonLog(write, { component }, wallTime), { close });
+  return Object.assign(new WinstonLog(write, { component }, wallTime, moment), { close });
 }
 
 /** As npm's, without the levels we do not have. */
@@ -67,6 +69,7 @@ class WinstonLog implements Log {
     private readonly write: (line: LogLine) => void,
     private readonly base: LogFields,
     private readonly wallTime: () => number,
+    private readonly moment: () => LogFields,
   ) {}
 
   error(message: string, fields?: LogFields): void {
@@ -86,11 +89,11 @@ class WinstonLog implements Log {
   }
 
   child(fields: LogFields): Log {
-    return new WinstonLog(this.write, { ...this.base, ...fields }, this.wallTime);
+    return new WinstonLog(this.write, { ...this.base, ...fields }, this.wallTime, this.moment);
   }
 
   private put(level: LogLevel, message: string, fields: LogFields = {}): void {
-    this.write({ level, message, timeMs: this.wallTime(), fields: { ...this.base, ...fields } });
+    this.write({ level, message, timeMs: this.wallTime(), fields: { ...this.moment(), ...this.base, ...fields } });
   }
 }
 

@@ -1,47 +1,17 @@
-import { assert } from '@cloudless/base';
+import { assert, type Labels, type Meter, type MetricSpec } from '@cloudless/base';
 import * as prom from 'prom-client';
 
-/** Label values of one sample, by label name. */
-export type Labels = Readonly<Record<string, string>>;
-
-/** What a metric is called and says. */
-export interface MetricSpec {
-  /** Prometheus name, unit last: `cloudless_commit_duration_seconds`; a counter ends in `_total`. */
-  readonly name: string;
-  /** One sentence for who reads the graph. */
-  readonly help: string;
-  /** Names of its labels; their values must come from a small set, never from users. */
-  readonly labels?: readonly string[];
-}
-
-/** Only grows. */
-export interface Counter {
-  /** @param amount - 0 or more; default 1. */
-  add(amount?: number, labels?: Labels): void;
-}
-
-/** A value that goes up and down. */
-export interface Gauge {
-  set(value: number, labels?: Labels): void;
-  /** Forgets one label set: what it spoke of is gone. */
-  remove(labels: Labels): void;
-}
-
-/** Counts values by size. */
-export interface Histogram {
-  observe(value: number, labels?: Labels): void;
-}
-
-/** Metrics of one process or, in tests, of one part of it. Asking twice for the same name gives the same metric. */
-export interface Metrics {
-  counter(spec: MetricSpec): Counter;
-  gauge(spec: MetricSpec): Gauge;
-  /** @param spec - `buckets`: upper bounds, ascending. */
-  histogram(spec: MetricSpec & { readonly buckets: readonly number[] }): Histogram;
-  /** Calls `collect` before each {@link expose}, to set gauges that are only worth reading then. */
-  onExpose(collect: () => void): void;
-  /** Everything in the Prometheus text format, version 0.0.4. */
+/** Metrics of one process or, in tests, of one part of it. */
+export interface Metrics extends Meter {
+  /** Everything in the Prometheus text format, version 0.0.4. A collector that fails loses its own values only. */
   expose(): Promise<string>;
+  /** What was asked for so far, without the metrics of the process itself. */
+  registered(): readonly RegisteredMetric[];
+}
+
+/** A metric as its owner described it. */
+export interface RegisteredMetric extends MetricSpec {
+  readonly kind: 'counter' | 'gauge' | 'histogram';
 }
 
 /** What {@link createMetrics} needs. */
@@ -57,8 +27,9 @@ export const MAX_SERIES = 2_000;
 export function createMetrics(options: MetricsOptions = {}): Metrics {
   const registry = new prom.Registry();
   if (options.process === true) prom.collectDefaultMetrics({ register: registry });
-  const collectors: (() => void)[] = [];
+  const collectors = new Set<() => void | Promise<void>>();
   const known = new Map<string, unknown>();
+  const specs: RegisteredMetric[] = [];
   const dropped = new prom.Counter({
     name: 'cloudless_metrics_dropped_total',
     help: 'Samples dropped because their metric has too many label sets.',
@@ -66,12 +37,19 @@ export function createMetrics(options: MetricsOptions = {}): Metrics {
     registers: [registry],
   });
 
-  const once = <Metric>(kind: string, name: string, create: () => Metric): Metric => {
-    const key = `${kind} ${name}`;
+  const failures = new prom.Counter({
+    name: 'cloudless_metrics_collect_failures_total',
+    help: 'Times that a collector failed: some gauges show older values.',
+    registers: [registry],
+  });
+
+  const once = <Metric>(kind: RegisteredMetric['kind'], spec: MetricSpec, create: () => Metric): Metric => {
+    const key = `${kind} ${spec.name}`;
     const found = known.get(key) as Metric | undefined;
     if (found !== undefined) return found;
     const metric = create();
     known.set(key, metric);
+    specs.push({ kind, name: spec.name, help: spec.help, labels: spec.labels ?? [] });
     return metric;
   };
   const boundedSeries = (name: string) => {
@@ -89,14 +67,14 @@ export function createMetrics(options: MetricsOptions = {}): Metrics {
 
   return {
     counter: (spec) =>
-      once('counter', spec.name, () => {
+      once('counter', spec, () => {
         assert(spec.name.endsWith('_total'), `counter ${spec.name} ends in _total`);
         const metric = new prom.Counter({ ...toConfig(spec), registers: [registry] });
         const { fits } = boundedSeries(spec.name);
         return { add: (amount = 1, labels = {}) => (fits(labels) ? metric.inc(labels, amount) : undefined) };
       }),
     gauge: (spec) =>
-      once('gauge', spec.name, () => {
+      once('gauge', spec, () => {
         const metric = new prom.Gauge({ ...toConfig(spec), registers: [registry] });
         const { fits, forget } = boundedSeries(spec.name);
         return {
@@ -108,16 +86,22 @@ export function createMetrics(options: MetricsOptions = {}): Metrics {
         };
       }),
     histogram: (spec) =>
-      once('histogram', spec.name, () => {
+      once('histogram', spec, () => {
         const metric = new prom.Histogram({ ...toConfig(spec), buckets: [...spec.buckets], registers: [registry] });
         const { fits } = boundedSeries(spec.name);
         return { observe: (value, labels = {}) => (fits(labels) ? metric.observe(labels, value) : undefined) };
       }),
-    onExpose: (collect) => void collectors.push(collect),
-    expose: () => {
-      for (const collect of collectors) collect();
+    onExpose: (collect) => {
+      const own = async (): Promise<void> => collect();
+      collectors.add(own);
+      return () => void collectors.delete(own);
+    },
+    expose: async () => {
+      const results = await Promise.allSettled([...collectors].map((collect) => collect()));
+      for (const { status } of results) if (status === 'rejected') failures.inc();
       return registry.metrics();
     },
+    registered: () => [...specs],
   };
 }
 

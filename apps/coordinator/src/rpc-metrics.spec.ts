@@ -1,0 +1,64 @@
+import { createMetrics } from '@cloudless/observability';
+import type { LaneLoad, RpcLoad } from '@cloudless/rpc-server';
+import { registerRpcMetrics } from './rpc-metrics.js';
+
+const lane = (value: Partial<LaneLoad> = {}): LaneLoad => ({
+  running: 0,
+  waiting: 0,
+  admitted: 0,
+  shed: { overload: 0, full: 0, waited: 0 },
+  ...value,
+});
+
+function aLoad(value: Partial<RpcLoad> = {}): RpcLoad {
+  return {
+    overload: 0,
+    lanes: { control: lane(), stop: lane(), write: lane(), read: lane() },
+    connections: 0,
+    connectionsDropped: 0,
+    streams: 0,
+    streamsRefused: 0,
+    waitingRequestBytes: 0,
+    unreadAnswerBytes: 0,
+    readersCut: 0,
+    ...value,
+  };
+}
+
+it('shows what the server holds, and counts what it refused once', async () => {
+  const metrics = createMetrics();
+  const busy = lane({ running: 3, waiting: 4, admitted: 50, shed: { overload: 7, full: 0, waited: 1 } });
+  let load = aLoad();
+  registerRpcMetrics(metrics, () => load);
+  await metrics.expose();
+  load = aLoad({
+    overload: 2,
+    lanes: { ...load.lanes, read: busy },
+    connections: 9,
+    connectionsDropped: 8,
+    streams: 6,
+    streamsRefused: 5,
+    waitingRequestBytes: 11,
+    unreadAnswerBytes: 12,
+    readersCut: 13,
+  });
+  await metrics.expose();
+  const text = await metrics.expose();
+  for (const line of [
+    'cloudless_rpc_running{lane="read"} 3',
+    'cloudless_rpc_waiting{lane="read"} 4',
+    'cloudless_rpc_admitted_total{lane="read"} 50',
+    'cloudless_rpc_admitted_total{lane="control"} 0',
+    'cloudless_rpc_shed_total{lane="read",reason="overload"} 7',
+    'cloudless_rpc_shed_total{lane="read",reason="waited"} 1',
+    'cloudless_rpc_overload_level 2',
+    'cloudless_rpc_connections 9',
+    'cloudless_rpc_connections_dropped_total 8',
+    'cloudless_rpc_streams 6',
+    'cloudless_rpc_streams_refused_total 5',
+    'cloudless_rpc_waiting_bytes{what="requests"} 11',
+    'cloudless_rpc_waiting_bytes{what="answers"} 12',
+    'cloudless_rpc_readers_cut_total 13',
+  ])
+    expect(text.split('\n')).toContain(line);
+});

@@ -1,0 +1,89 @@
+import { errorMessageOf, type Clock, type OpenSpan, type SpanAttributes, type Tracer } from '@cloudless/base';
+import {
+  ROOT_CONTEXT,
+  SpanStatusCode,
+  context,
+  trace,
+  type Context,
+  type Span,
+  type Tracer as OpenTelemetryTracer,
+} from '@opentelemetry/api';
+
+/** What was set off by a request is done within this. */
+const MARK_MS = 60_000;
+/** Objects that are remembered; the one marked longest ago is forgotten first. */
+const MAX_MARKS = 1_000;
+
+/** Ties what is done to an object to the trace of the request that changed it. */
+export class ObjectTracer implements Tracer {
+  private readonly marks = new Map<string, { readonly context: Context; readonly atMs: number }>();
+
+  constructor(
+    private readonly tracer: OpenTelemetryTracer,
+    private readonly clock: Clock,
+  ) {}
+
+  run<Result>(name: string, attributes: SpanAttributes, work: () => Promise<Result>): Promise<Result> {
+    const active = context.active();
+    // A loop that a call has woken goes on in the call's context long after that has ended.
+    return isRecording(trace.getSpan(active)) ? this.within(active, name, attributes, work) : work();
+  }
+
+  mark(key: string): void {
+    const active = context.active();
+    const span = trace.getSpan(active);
+    if (!isRecording(span)) return;
+    this.marks.delete(key);
+    this.marks.set(key, { context: trace.setSpanContext(ROOT_CONTEXT, span.spanContext()), atMs: this.clock.now() });
+    const [oldest] = this.marks.keys();
+    if (this.marks.size > MAX_MARKS && oldest !== undefined) this.marks.delete(oldest);
+  }
+
+  follow<Result>(key: string, name: string, attributes: SpanAttributes, work: () => Promise<Result>): Promise<Result> {
+    const marked = this.markOf(key);
+    return marked === undefined ? context.with(ROOT_CONTEXT, work) : this.within(marked, name, attributes, work);
+  }
+
+  begin(key: string, name: string, attributes: SpanAttributes): OpenSpan | undefined {
+    const marked = this.markOf(key);
+    if (marked === undefined) return undefined;
+    const span = this.tracer.startSpan(name, { attributes }, marked);
+    return { end: (failure) => endSpan(span, failure) };
+  }
+
+  private markOf(key: string): Context | undefined {
+    const mark = this.marks.get(key);
+    if (mark === undefined || this.clock.now() - mark.atMs <= MARK_MS) return mark?.context;
+    this.marks.delete(key);
+    return undefined;
+  }
+
+  private async within<Result>(
+    parent: Context,
+    name: string,
+    attributes: SpanAttributes,
+    work: () => Promise<Result>,
+  ): Promise<Result> {
+    const span = this.tracer.startSpan(name, { attributes }, parent);
+    try {
+      const result = await context.with(trace.setSpan(parent, span), work);
+      endSpan(span);
+      return result;
+    } catch (reason) {
+      endSpan(span, reason);
+      throw reason;
+    }
+  }
+}
+
+/** Whether there is a span that has not ended. */
+export function isRecording(span: Span | undefined): span is Span {
+  return span?.isRecording() === true;
+}
+
+/** Ends a span; one that has ended stays as it is. */
+export function endSpan(span: Span, failure?: unknown): void {
+  if (!span.isRecording()) return;
+  if (failure !== undefined) span.setStatus({ code: SpanStatusCode.ERROR, message: errorMessageOf(failure) });
+  span.end();
+}

@@ -1,0 +1,27 @@
+import type { ConfigField } from '@cloudless/base';
+
+/** The variable by which OpenTelemetry names the receiver for every program. */
+export const OTLP_ENDPOINT_VARIABLE = 'OTEL_EXPORTER_OTLP_ENDPOINT';
+
+/** The setting that names a receiver of traces; absent: nothing is traced. */
+export const otlpEndpointField: ConfigField<string | undefined> = {
+  fallback: undefined,
+  parse: (raw) => {
+    if (raw === '') return { value: undefined };
+    const url = typeof raw === 'string' && URL.canParse(raw) ? new URL(raw) : undefined;
+    if (url === undefined || !['http:', 'https:'].includes(url.protocol) || url.search !== '') {
+      return { problem: `"${String(raw)}" must be the base address of an OTLP receiver for HTTP, such as http://127.0.0.1:4318` };
+    }
+    return { value: url.href.replace(/\/+$/, '') };
+  },
+};
+
+/** What the environment says of traces to every program, as the layer below a program's own settings. */
+export function otlpLayer(env: Readonly<Record<string, string | undefined>>) {
+  const endpoint = env[OTLP_ENDPOINT_VARIABLE];
+  return {
+    source: 'environment',
+    values: endpoint === undefined ? {} : { otlpEndpoint: endpoint },
+    nameOf: () => OTLP_ENDPOINT_VARIABLE,
+  };
+}

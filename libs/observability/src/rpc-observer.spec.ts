@@ -1,0 +1,94 @@
+import { CoordinatorService } from '@cloudless/api';
+import type { LogFields } from '@cloudless/base';
+import { ManualClock, RecordingMeter } from '@cloudless/base/testing';
+import { Code, ConnectError, createClient, createRouterTransport } from '@connectrpc/connect';
+import { createRpcObserver } from './rpc-observer.js';
+
+interface Line {
+  readonly level: string;
+  readonly message: string;
+  readonly fields: LogFields;
+}
+
+function aServer() {
+  const clock = new ManualClock();
+  const meter = new RecordingMeter();
+  const lines: Line[] = [];
+  const put =
+    (level: string) =>
+    (message: string, fields: LogFields = {}) =>
+      void lines.push({ level, message, fields });
+  const log = { error: put('error'), warn: put('warn'), info: put('info'), debug: put('debug'), child: () => log };
+  let open: () => void = () => undefined;
+  const gate = new Promise<void>((resolve) => (open = resolve));
+  const observer = createRpcObserver({ clock, log, meter, addressOf: () => '127.0.0.1' });
+  const transport = createRouterTransport(
+    (router) =>
+      router.service(CoordinatorService, {
+        scaleWorkload: async () => {
+          await clock.advance(250);
+          return {};
+        },
+        getWorkload: () => {
+          throw new ConnectError('workload "web" not found', Code.NotFound);
+        },
+        async *watchWorkloads() {
+          yield {};
+          await gate;
+        },
+      }),
+    { router: { interceptors: [observer] } },
+  );
+  return { client: createClient(CoordinatorService, transport), clock, meter, lines, open };
+}
+
+describe('createRpcObserver', () => {
+  it('counts, times and logs a call, with who called, the request and the trace', async () => {
+    const { client, meter, lines } = aServer();
+    const traceId = '4bf92f3577b34da6a3ce929d0e0e4736';
+    await client.scaleWorkload(
+      { name: 'web', requestId: 'r1' },
+      { headers: { traceparent: `00-${traceId}-00f067aa0ba902b7-01` } },
+    );
+    expect(await meter.read('cloudless_rpc_calls_total', { method: 'ScaleWorkload', code: 'ok' })).toBe(1);
+    expect(await meter.read('cloudless_rpc_duration_seconds', { method: 'ScaleWorkload' })).toBe(1);
+    const fields = { rpc: 'cloudless.api.CoordinatorService/ScaleWorkload', code: 'ok', durationMs: 250 };
+    expect(lines).toEqual([
+      {
+        level: 'debug',
+        message: 'call ended',
+        fields: { ...fields, principal: 'anonymous', address: '127.0.0.1', requestId: 'r1', traceId },
+      },
+    ]);
+  });
+
+  it('warns of failures, not without end', async () => {
+    const { client, meter, lines, clock } = aServer();
+    const fail = () => client.getWorkload({ name: 'web' }).catch(() => undefined);
+    for (let turn = 0; turn < 20; turn += 1) await fail();
+    const warnings = () => lines.filter(({ level }) => level === 'warn');
+    expect(warnings()).toHaveLength(5);
+    expect(warnings()[0]).toMatchObject({
+      message: 'call failed',
+      fields: { code: 'not_found', reason: 'workload "web" not found' },
+    });
+    await clock.advance(10_000);
+    await fail();
+    expect(warnings().at(-1)?.fields).toMatchObject({ repeated: 15 });
+    expect(lines).toHaveLength(21);
+    expect(await meter.read('cloudless_rpc_calls_total', { code: 'not_found' })).toBe(21);
+  });
+
+  it('shows a stream as open until it ends, and counts it then', async () => {
+    const { client, meter, open } = aServer();
+    const items = client.watchWorkloads({})[Symbol.asyncIterator]();
+    await items.next();
+    const labels = { method: 'WatchWorkloads' };
+    expect(await meter.read('cloudless_rpc_open_calls', labels)).toBe(1);
+    expect(await meter.read('cloudless_rpc_calls_total', labels)).toBe(0);
+    open();
+    await items.next();
+    expect(await meter.read('cloudless_rpc_open_calls', labels)).toBe(0);
+    expect(await meter.read('cloudless_rpc_calls_total', { ...labels, code: 'ok' })).toBe(1);
+  });
+});

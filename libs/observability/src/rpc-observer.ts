@@ -1,0 +1,124 @@
+import { codeName, traceIdOf } from '@cloudless/api';
+import { DURATION_BUCKETS, Throttle, noMeter, type Clock, type Log, type Meter } from '@cloudless/base';
+import { Code, ConnectError, type Interceptor, type StreamRequest, type UnaryRequest } from '@connectrpc/connect';
+
+/** Needs of {@link createRpcObserver}. */
+export interface RpcObserverOptions {
+  readonly clock: Clock;
+  readonly log: Log;
+  /** Default: nothing is measured. */
+  readonly meter?: Meter;
+  /** Where a call came from; default: not said. */
+  readonly addressOf?: (request: UnaryRequest | StreamRequest) => string | undefined;
+}
+
+/** There are no identities yet. */
+const PRINCIPAL = 'anonymous';
+/** Failures of one method with one code that are logged in a row, and from then on one each so many milliseconds. */
+const WARNINGS = { burst: 5, everyMs: 10_000 };
+
+/** Counts, times and logs the calls that a server answers: one line each at debug, what failed at warn. Outermost but for traces. */
+export function createRpcObserver({ clock, log, meter = noMeter, addressOf }: RpcObserverOptions): Interceptor {
+  const warnings = new Throttle({ clock, ...WARNINGS });
+  const calls = meter.counter({
+    name: 'cloudless_rpc_calls_total',
+    help: 'Calls that ended, by method and code: ok, or as the API spells errors.',
+    labels: ['method', 'code'],
+  });
+  const duration = meter.histogram({
+    name: 'cloudless_rpc_duration_seconds',
+    help: 'Time of unary calls, by method.',
+    labels: ['method'],
+    buckets: DURATION_BUCKETS,
+  });
+  const open = new Map<string, number>();
+  const openCalls = meter.gauge({
+    name: 'cloudless_rpc_open_calls',
+    help: 'Calls that are being answered, by method; those of the Watch methods are the watch clients.',
+    labels: ['method'],
+  });
+  meter.onExpose(() => {
+    for (const [method, count] of open) openCalls.set(count, { method });
+  });
+  const ended = (
+    request: UnaryRequest | StreamRequest,
+    beganMs: number,
+    failure: { readonly reason: unknown } | undefined,
+  ): void => {
+    const method = request.method.name;
+    open.set(method, (open.get(method) ?? 1) - 1);
+    const code = failure === undefined ? 'ok' : codeName(ConnectError.from(failure.reason).code);
+    calls.add(1, { method, code });
+    const durationMs = Math.round((clock.now() - beganMs) * 1_000) / 1_000;
+    if (!request.stream) duration.observe(durationMs / 1_000, { method });
+    const fields = { rpc: `${request.service.typeName}/${method}`, code, durationMs, ...callerOf(request, addressOf?.(request)) };
+    if (failure === undefined || code === codeName(Code.Canceled)) return log.debug('call ended', fields);
+    const throttled = warnings.take(`${method} ${code}`);
+    const reason = ConnectError.from(failure.reason).rawMessage;
+    if (throttled.passes) log.warn('call failed', { ...fields, reason, repeated: throttled.left?.count });
+    else log.debug('call failed', { ...fields, reason });
+  };
+  return (next) => async (request) => {
+    const method = request.method.name;
+    const began = clock.now();
+    open.set(method, (open.get(method) ?? 0) + 1);
+    try {
+      const response = await next(request);
+      if (!response.stream) {
+        ended(request, began, undefined);
+        return response;
+      }
+      const message = whenEnded(response.message, (failure) => ended(request, began, failure));
+      return { ...response, message };
+    } catch (reason) {
+      ended(request, began, { reason });
+      throw reason;
+    }
+  };
+}
+
+/** Who called, and which request and trace it was, as far as it says. */
+function callerOf(request: UnaryRequest | StreamRequest, address: string | undefined) {
+  const traceId = traceIdOf(request.header);
+  const message: unknown = request.stream ? {} : request.message;
+  const requestId = typeof message === 'object' && message !== null && 'requestId' in message ? message.requestId : '';
+  return {
+    principal: PRINCIPAL,
+    ...(address === undefined || address === '' ? {} : { address }),
+    ...(requestId === '' ? {} : { requestId }),
+    ...(traceId === '' ? {} : { traceId }),
+  };
+}
+
+/** The same items; `ended` is called once, when they end, fail, or their reader goes away. */
+function whenEnded<Item>(
+  items: AsyncIterable<Item>,
+  ended: (failure: { readonly reason: unknown } | undefined) => void,
+): AsyncIterable<Item> {
+  let over = false;
+  const once = (failure?: { readonly reason: unknown }): void => {
+    if (!over) ended(failure);
+    over = true;
+  };
+  return {
+    [Symbol.asyncIterator]: () => {
+      const iterator = items[Symbol.asyncIterator]();
+      return {
+        next: async () => {
+          try {
+            const result = await iterator.next();
+            if (result.done === true) once();
+            return result;
+          } catch (reason) {
+            once({ reason });
+            throw reason;
+          }
+        },
+        return: async (value?: unknown) => {
+          once();
+          return (await iterator.return?.(value)) ?? { done: true, value };
+        },
+      };
+    },
+  };
+}

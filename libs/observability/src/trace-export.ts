@@ -1,0 +1,70 @@
+import { Throttle, sleep } from '@cloudless/base';
+import { DiagLogLevel, ROOT_CONTEXT, context, diag, propagation, trace } from '@opentelemetry/api';
+import { OTLPTraceExporter } from '@opentelemetry/exporter-trace-otlp-proto';
+import { BatchSpanProcessor, NodeTracerProvider, type TracerConfig } from '@opentelemetry/sdk-trace-node';
+import { ObjectTracer, isRecording } from './object-tracer.js';
+import { createClientTracing, createServerTracing } from './trace-interceptors.js';
+import type { Tracing, TracingOptions } from './tracing.js';
+
+/** Spans that wait to be sent; more are dropped. Some 2 MB. */
+const MAX_QUEUE = 2_048;
+const BATCH = 512;
+const EVERY_MS = 1_000;
+const EXPORT_TIMEOUT_MS = 5_000;
+/** What could not be sent within this at the end is lost. */
+const CLOSE_WITHIN_MS = 2_000;
+
+/** As {@link startTracing}, with the SDK. One of a process at a time. */
+export function startExport(options: TracingOptions & { readonly endpoint: string }): Tracing {
+  const { endpoint, clock, log } = options;
+  const failures = new Throttle({ clock, burst: 1, everyMs: 60_000 });
+  const failed = (message: string): void => {
+    const throttled = failures.take('export');
+    if (throttled.passes) log.warn('traces not sent', { endpoint, reason: message, repeated: throttled.left?.count ?? 0 });
+  };
+  const ignore = (): void => undefined;
+  diag.setLogger({ error: failed, warn: failed, info: ignore, debug: ignore, verbose: ignore }, DiagLogLevel.WARN);
+  const exporter = new OTLPTraceExporter({ url: `${endpoint.replace(/\/+$/, '')}/v1/traces`, timeoutMillis: EXPORT_TIMEOUT_MS });
+  const provider = new NodeTracerProvider({
+    resource: resourceOf(options),
+    spanProcessors: [
+      new BatchSpanProcessor(exporter, {
+        maxQueueSize: MAX_QUEUE,
+        maxExportBatchSize: BATCH,
+        scheduledDelayMillis: EVERY_MS,
+        exportTimeoutMillis: EXPORT_TIMEOUT_MS,
+      }),
+    ],
+  });
+  provider.register(); // W3C trace context, and contexts that follow promises
+  const tracer = provider.getTracer('cloudless', options.version);
+  return {
+    tracer: new ObjectTracer(tracer, clock),
+    serverInterceptor: createServerTracing(tracer),
+    clientInterceptor: createClientTracing(tracer),
+    logFields: () => {
+      const span = trace.getSpan(context.active());
+      return isRecording(span) ? { traceId: span.spanContext().traceId } : {};
+    },
+    close: () =>
+      // Closing logs, too: not as a part of whatever called it.
+      context.with(ROOT_CONTEXT, async () => {
+        const given = new AbortController();
+        const limit = sleep(clock, CLOSE_WITHIN_MS, given.signal).catch(ignore);
+        await Promise.race([provider.shutdown().catch((reason: unknown) => failed(String(reason))), limit]);
+        given.abort();
+        for (const part of [trace, context, propagation, diag]) part.disable();
+      }),
+  };
+}
+
+/** What every span says of its process (OpenTelemetry semantic conventions, "Service"). */
+function resourceOf({ service, version, instance }: TracingOptions): NonNullable<TracerConfig['resource']> {
+  const attributes = { 'service.name': service, 'service.version': version, 'service.instance.id': instance };
+  const resource: NonNullable<TracerConfig['resource']> = {
+    attributes,
+    merge: (other) => (other === null ? resource : { ...resource, attributes: { ...attributes, ...other.attributes } }),
+    getRawAttributes: () => Object.entries(attributes),
+  };
+  return resource;
+}

@@ -1,0 +1,154 @@
+import { createServer, type Server } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { CoordinatorService } from '@cloudless/api';
+import { silentLog, type Clock, type Log } from '@cloudless/base';
+import { createClient, createRouterTransport } from '@connectrpc/connect';
+import { noTracing, startTracing, type Tracing } from './tracing.js';
+
+/** The machine's clock: the exporter runs on it whatever we say. */
+const clock: Clock = {
+  now: () => performance.now(),
+  wallTime: () => Date.now(),
+  setTimer: (delayMs, action) => {
+    const timer = setTimeout(action, delayMs);
+    return { cancel: () => clearTimeout(timer) };
+  },
+};
+
+/** Takes what is sent and keeps the bytes: names and ids of spans can be found in them without the schema. */
+class Receiver {
+  readonly requests: { readonly path: string; readonly body: Buffer }[] = [];
+  private readonly server: Server;
+
+  constructor(status = 200) {
+    this.server = createServer((request, response) => {
+      const chunks: Buffer[] = [];
+      request.on('data', (chunk: Buffer) => chunks.push(chunk));
+      request.on('end', () => {
+        this.requests.push({ path: request.url ?? '', body: Buffer.concat(chunks) });
+        response.writeHead(status, { 'Content-Type': 'application/x-protobuf' }).end();
+      });
+    });
+  }
+
+  async listen(): Promise<string> {
+    await new Promise<void>((resolve) => this.server.listen(0, '127.0.0.1', resolve));
+    return `http://127.0.0.1:${(this.server.address() as AddressInfo).port}`;
+  }
+
+  async close(): Promise<void> {
+    if (!this.server.listening) return;
+    this.server.closeAllConnections();
+    await new Promise((resolve) => this.server.close(resolve));
+  }
+
+  has(bytes: Buffer | string): boolean {
+    return this.requests.some(({ body }) => body.includes(bytes));
+  }
+}
+
+const TRACE = '4bf92f3577b34da6a3ce929d0e0e4736';
+const options = { service: 'cloudless-test', version: '0.1.0', instance: 'one', clock };
+
+function clientOf(tracing: Tracing, onScale: () => Promise<void>) {
+  const transport = createRouterTransport(
+    (router) => {
+      router.service(CoordinatorService, {
+        scaleWorkload: async () => {
+          await onScale();
+          return {};
+        },
+      });
+    },
+    { router: { interceptors: [tracing.serverInterceptor] } },
+  );
+  return createClient(CoordinatorService, transport);
+}
+
+const traceparent = { headers: { traceparent: `00-${TRACE}-00f067aa0ba902b7-01` } };
+
+/** What a test opened: closed after it, however it ended. */
+const opened: { close(): Promise<void> }[] = [];
+afterEach(async () => {
+  for (const part of opened.splice(0).reverse()) await part.close();
+});
+
+async function aReceiver(status?: number): Promise<{ readonly receiver: Receiver; readonly endpoint: string }> {
+  const receiver = new Receiver(status);
+  const endpoint = await receiver.listen();
+  opened.push(receiver);
+  return { receiver, endpoint };
+}
+
+async function tracingTo(endpoint: string, log = silentLog): Promise<Tracing> {
+  const tracing = await startTracing({ ...options, endpoint, log });
+  opened.push(tracing);
+  return tracing;
+}
+
+describe('startTracing', () => {
+  it('without an endpoint traces nothing', async () => {
+    expect(await startTracing({ ...options, endpoint: undefined, log: silentLog })).toBe(noTracing);
+    await expect(noTracing.tracer.run('x', {}, async () => 5)).resolves.toBe(5);
+    expect(noTracing.logFields()).toEqual({});
+  });
+
+  it('continues the trace of the caller, through the call and what it set off, and sends it at the end', async () => {
+    const { receiver, endpoint } = await aReceiver();
+    const tracing = await tracingTo(endpoint);
+    let within: unknown;
+    await clientOf(tracing, async () => {
+      within = tracing.logFields();
+      tracing.tracer.mark('w1');
+      await tracing.tracer.run('commit', {}, async () => undefined);
+    }).scaleWorkload({ name: 'web' }, traceparent);
+    expect(within).toEqual({ traceId: TRACE });
+    expect(tracing.logFields()).toEqual({});
+    await tracing.tracer.follow('w1', 'reconcile workload', {}, async () => {
+      expect(tracing.logFields()).toEqual({ traceId: TRACE });
+      await tracing.tracer.run('commit', {}, async () => undefined);
+    });
+    await tracing.tracer.follow('other', 'not shown', {}, () => tracing.tracer.run('not shown', {}, async () => undefined));
+    tracing.tracer.begin('w1', 'order start', {})?.end();
+    await tracing.close();
+    expect(receiver.requests.map(({ path }) => path)).toEqual(['/v1/traces']);
+    for (const text of ['ScaleWorkload', 'commit', 'reconcile workload', 'order start', 'cloudless-test'])
+      expect(receiver.has(text)).toBe(true);
+    expect(receiver.has(Buffer.from(TRACE, 'hex'))).toBe(true);
+    expect(receiver.has('not shown')).toBe(false);
+  });
+
+  it('tells whoever is called which trace it belongs to', async () => {
+    const tracing = await tracingTo((await aReceiver()).endpoint);
+    let heard: string | null = null;
+    const inner = createRouterTransport(
+      (router) =>
+        router.service(CoordinatorService, {
+          getServerInfo: (_request, { requestHeader }) => ((heard = requestHeader.get('traceparent')), {}),
+        }),
+      { transport: { interceptors: [tracing.clientInterceptor] } },
+    );
+    await clientOf(tracing, async () => void (await createClient(CoordinatorService, inner).getServerInfo({}))).scaleWorkload(
+      { name: 'web' },
+      traceparent,
+    );
+    expect(heard).toMatch(new RegExp(`^00-${TRACE}-[0-9a-f]{16}-01$`));
+  });
+
+  it.each([
+    { name: 'that refuses', status: 400 },
+    { name: 'that is not there', status: undefined },
+  ])('a receiver $name hurts no call and is told once', async ({ status }) => {
+    const { receiver, endpoint } = await aReceiver(status);
+    if (status === undefined) await receiver.close();
+    const warnings: string[] = [];
+    const log: Log = { ...silentLog, warn: (message) => void warnings.push(message) };
+    const tracing = await tracingTo(endpoint, log);
+    const client = clientOf(tracing, async () => undefined);
+    for (let call = 0; call < 3_000; call += 1) await client.scaleWorkload({ name: 'web' });
+    const began = performance.now();
+    await tracing.close();
+    expect(performance.now() - began).toBeLessThan(4_000);
+    if (status !== undefined) expect(warnings).toEqual(['traces not sent']);
+  });
+});
