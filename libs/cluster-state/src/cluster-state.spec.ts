@@ -11,7 +11,7 @@ import { CloudlessError, createSeededRandom, silentLog, type Log } from '@cloudl
 import { ManualClock } from '@cloudless/base/testing';
 import { RevisionConflictError, createMemoryStateStore, type StateStore } from '@cloudless/state-store';
 import fc from 'fast-check';
-import { copyReplica, nameKeyId, openClusterState, type ClusterState, type RecordChange } from './index.js';
+import { LeadershipLostError, copyReplica, nameKeyId, openClusterState, type ClusterState, type RecordChange } from './index.js';
 import { encodeRecord, keyOf } from './records.js';
 
 const aStore = (historyLimit = 1_000): StateStore => createMemoryStateStore({ clock: new ManualClock(), historyLimit });
@@ -135,10 +135,15 @@ describe('commit', () => {
     await state.close();
   });
 
-  it('of a coordinator that has lost the leadership is refused as a conflict', async () => {
+  it('of a coordinator that has lost the leadership is refused as unavailable: trying again is no use here', async () => {
     const store = aStore();
     const [old, young] = [await open(store, { holder: 'old' }), await open(store, { holder: 'young' })];
-    await expect(putNode(old, 'late')).rejects.toMatchObject({ kind: 'conflict', scope: '/leader/leader' });
+    const refused = putNode(old, 'late');
+    await expect(refused).rejects.toBeInstanceOf(LeadershipLostError);
+    await expect(refused).rejects.toMatchObject({
+      kind: 'unavailable',
+      message: 'this coordinator no longer leads (its epoch was 1); ask the one that does',
+    });
     await putNode(young, 'fine');
     await old.reached(young.view().revision);
     expect({ old: old.isLeading, young: young.isLeading }).toEqual({ old: false, young: true });
@@ -200,7 +205,7 @@ describe('events', () => {
     const first = await open(store);
     for (let count = 0; count < 12; count += 1) await first.commit(first.transaction().event({ reason: `First${count}` }));
     const second = await open(store);
-    await expect(first.commit(first.transaction().event({ reason: 'Refused' }))).rejects.toMatchObject({ kind: 'conflict' });
+    await expect(first.commit(first.transaction().event({ reason: 'Refused' }))).rejects.toMatchObject({ kind: 'unavailable' });
     await second.commit(second.transaction().event({ reason: 'Second' }));
     const reasons = second
       .view()

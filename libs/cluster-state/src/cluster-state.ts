@@ -1,9 +1,46 @@
 import { create } from '@bufbuild/protobuf';
 import { timestampFromMs } from '@bufbuild/protobuf/wkt';
-import { ClusterRecordSchema, LeaderRecordSchema, type ClusterRecord } from '@cloudless/api/store';
-import { CloudlessError, errorKindOf, randomHex, type Clock, type Log, type Random } from '@cloudless/base';
-import type { Revision, StateStore } from '@cloudless/state-store';
-import { CLUSTER_ID_KEY, LEADER_KEY, SCHEMA_VERSION, decodeRecord, eventId, keyOf } from './records.js';
+import { ClusterRecordSchema, type ClusterRecord, type RestoredState } from '@cloudless/api/store';
+import {
+  CloudlessError,
+  errorKindOf,
+  noMeter,
+  noTracer,
+  randomHex,
+  type Clock,
+  type Log,
+  type Meter,
+  type Random,
+  type StopSignal,
+  type Tracer,
+} from '@cloudless/base';
+import {
+  RevisionConflictError,
+  exportSnapshot,
+  type Revision,
+  type SnapshotSummary,
+  type StateStore,
+} from '@cloudless/state-store';
+import { changesAfter, checkRevision, recordsAt, type HistoricChanges } from './history.js';
+import { LeadershipLostError } from './leadership-lost.js';
+import {
+  CLUSTER_ID_KEY,
+  LEADER_KEY,
+  SCHEMA_VERSION,
+  decodeRecord,
+  eventId,
+  keyOf,
+  type RecordKind,
+  type RecordOf,
+} from './records.js';
+import { StateMetrics } from './state-metrics.js';
+import {
+  RestoredStateError,
+  RestoredStateKeeper,
+  describeRestored,
+  type AcceptedState,
+  type HeldByAgent,
+} from './restored-state.js';
 import { Transaction, type EventStamp } from './transaction.js';
 import { ViewFollower, type ChangeListener } from './view-follower.js';
 import type { ClusterView, Stored } from './view.js';
@@ -18,6 +55,10 @@ export interface ClusterStateOptions {
   readonly log: Log;
   /** Name of this coordinator, kept in the leader record. */
   readonly holder: string;
+  /** Default: nothing is measured. */
+  readonly meter?: Meter;
+  /** Default: nothing is traced. */
+  readonly tracer?: Tracer;
 }
 
 /**
@@ -43,13 +84,28 @@ export class ClusterState {
   private leadership: Stored<bigint> | undefined;
   private eventCount = 0;
   private readonly stamp: EventStamp;
+  private readonly metrics: StateMetrics;
+  private readonly restoration: RestoredStateKeeper;
 
   constructor(private readonly options: ClusterStateOptions) {
     this.follower = new ViewFollower(options.store, options.log);
+    this.restoration = new RestoredStateKeeper({
+      view: this.follower.view,
+      clock: options.clock,
+      log: options.log,
+      epoch: () => this.epoch,
+      transaction: () => this.transaction(),
+      commit: (transaction) => this.write(transaction),
+    });
+    this.follower.subscribe(() => this.followAcceptance());
     this.stamp = {
       nextId: () => eventId(this.epoch, this.eventCount++),
       nowMs: () => options.clock.wallTime(),
     };
+    this.metrics = new StateMetrics(options.meter ?? noMeter, options.clock, async () => ({
+      store: await options.store.revision(),
+      view: this.follower.view.revision,
+    }));
   }
 
   /** The newest state, including every write that was acknowledged to us. Read it and plan without waiting in between. */
@@ -77,6 +133,45 @@ export class ClusterState {
     return this.follower.failure === undefined;
   }
 
+  /**
+   * What agents hold proves that the store went back in time: nothing is decided on it. Undefined when nothing does, or when an
+   * operator has accepted the state.
+   */
+  get restored(): RestoredState | undefined {
+    return this.restoration.found;
+  }
+
+  /** Why nothing is decided, for people; undefined as long as the store is believed. */
+  get restoredReason(): string | undefined {
+    const { restored } = this;
+    return restored === undefined ? undefined : describeRestored(restored, this);
+  }
+
+  /** The newest revision that an order can have now; as agents are told it. */
+  get orderRevision(): bigint {
+    return this.restoration.orderRevision;
+  }
+
+  /** The revision of an order, as agents are told it. @param revision - As a record has it. */
+  toOrderRevision(revision: Revision): bigint {
+    return revision + this.restoration.offset;
+  }
+
+  /** The newest revision of an order that leaderships up to and with `epoch` can have given. 0: it is not known which. */
+  newestOrderOf(epoch: bigint): bigint {
+    return this.restoration.newestOrderOf(epoch);
+  }
+
+  /** An agent holds what this store has never given: from here on {@link restored}. */
+  noticeNewer(held: HeldByAgent): void {
+    this.restoration.notice(held);
+  }
+
+  /** Makes a restored state the truth again. @returns Undefined when there is nothing to accept. */
+  acceptRestored(): Promise<AcceptedState | undefined> {
+    return this.restoration.accept();
+  }
+
   /** Starts a transaction that holds only while we lead. */
   transaction(): Transaction {
     const transaction = new Transaction(this.stamp);
@@ -86,14 +181,41 @@ export class ClusterState {
 
   /**
    * Commits, and resolves once the view shows it.
-   * @throws `RevisionConflictError` when a record was changed since it was read: read and plan again. Kind `unavailable`
-   *   leaves it unknown whether it was committed.
+   * @throws `RevisionConflictError` when a record was changed since it was read, and the view shows that change: read and plan
+   *   again. Kind `unavailable` leaves it unknown whether it was committed, but for {@link LeadershipLostError}.
+   *   {@link RestoredStateError} while the store is known to have gone back in time.
    */
   async commit(transaction: Transaction): Promise<Revision> {
+    const { restored } = this;
+    if (restored !== undefined) throw new RestoredStateError(restored, this);
+    return this.write(transaction);
+  }
+
+  /**
+   * Commits what was seen, where {@link commit} commits what was decided: also while the store is known to have gone back in
+   * time. @throws as {@link commit}, but for that.
+   */
+  write(transaction: Transaction): Promise<Revision> {
+    const { tracer = noTracer } = this.options;
+    const work = (): Promise<Revision> => this.commitNow(transaction);
+    return tracer.run('commit', { writes: transaction.size }, () => this.metrics.commit(work));
+  }
+
+  private async commitNow(transaction: Transaction): Promise<Revision> {
     if (this.follower.failure !== undefined) throw this.follower.failure;
-    const { revision } = await this.options.store.txn(transaction.compares(), transaction.operations());
-    await this.follower.reached(revision);
-    return revision;
+    try {
+      const { revision } = await this.options.store.txn(transaction.compares(), transaction.operations());
+      await this.follower.reached(revision);
+      return revision;
+    } catch (reason) {
+      if (!(reason instanceof RevisionConflictError)) throw reason;
+      const { changedAt } = reason;
+      await this.follower.reached(typeof changedAt === 'bigint' ? changedAt : await this.options.store.revision());
+      // Our own leadership goes on, with another epoch, when a restored state is accepted: then plan again.
+      throw this.leadership !== undefined && !this.isLeading && reason.scope === keyOf('leader', LEADER_KEY)
+        ? new LeadershipLostError(this.leadership.value, reason)
+        : reason;
+    }
   }
 
   /** @returns Ends the subscription. */
@@ -101,9 +223,39 @@ export class ClusterState {
     return this.follower.subscribe(listener);
   }
 
+  /** Calls `listener` once, when the view no longer follows the store, with the reason. @returns Ends the subscription. */
+  onEnd(listener: (reason: CloudlessError) => void): () => void {
+    return this.follower.onEnd(listener);
+  }
+
+  /**
+   * What the store's history says of some kinds of records, in order and without gap, from `after` on and without end. Each
+   * revision comes, also one that changed none of these kinds. Ends when the signal is aborted.
+   * @throws kind `compacted` when the history does not reach back so far or, with another message, not yet so far; `unavailable`
+   *   when the view ends.
+   */
+  changesAfter(after: Revision, kinds: readonly RecordKind[], signal: StopSignal): AsyncGenerator<HistoricChanges> {
+    return changesAfter({ store: this.options.store, follower: this.follower }, after, kinds, signal);
+  }
+
+  /** Resolves when the view shows `revision`. @throws kind `compacted` when the store has not come to it. */
+  checkRevision(revision: Revision): Promise<void> {
+    return checkRevision({ store: this.options.store, follower: this.follower }, revision);
+  }
+
+  /** All records of a kind as of an older revision, by id. @throws kind `compacted`. */
+  recordsAt<Kind extends RecordKind>(kind: Kind, revision: Revision): Promise<ReadonlyMap<string, RecordOf<Kind>>> {
+    return recordsAt(this.options.store, kind, revision);
+  }
+
   /** Resolves when the view shows `revision` or a later one. @throws kind `unavailable` when it never will. */
   reached(revision: Revision): Promise<void> {
     return this.follower.reached(revision);
+  }
+
+  /** All of the store at its present revision, as the bytes of a backup. @returns What it came to. */
+  backup(): AsyncGenerator<Uint8Array, SnapshotSummary> {
+    return exportSnapshot(this.options.store, { clusterId: this.clusterId, schemaVersion: SCHEMA_VERSION });
   }
 
   async start(): Promise<void> {
@@ -115,6 +267,7 @@ export class ClusterState {
 
   /** Stops following. The store stays open: it belongs to the caller. */
   close(): Promise<void> {
+    this.metrics.close();
     return this.follower.close();
   }
 
@@ -146,12 +299,20 @@ export class ClusterState {
   private async lead(): Promise<void> {
     const before = this.follower.view.get('leader', LEADER_KEY);
     const epoch = (before?.value.epoch ?? 0n) + 1n;
-    const record = create(LeaderRecordSchema, { epoch, holder: this.options.holder });
+    const record = this.restoration.succeed(before, epoch, this.options.holder);
     const transaction = new Transaction(this.stamp)
       .require('leader', LEADER_KEY, before ?? 'absent')
       .put('leader', LEADER_KEY, record);
-    const revision = await this.commit(transaction);
+    const revision = await this.write(transaction);
     this.leadership = { value: epoch, revision };
+  }
+
+  /** Our own leadership goes on with another epoch when a restored state is accepted. Told before anybody else is. */
+  private followAcceptance(): void {
+    const leader = this.follower.view.get('leader', LEADER_KEY);
+    if (leader === undefined || !this.restoration.isAcceptedBy(leader.value, this.options.holder)) return;
+    this.leadership = { value: leader.value.epoch, revision: leader.revision };
+    this.restoration.settle();
   }
 
   /** Coordinators may start together on one store: the one that loses a race reads what the other wrote and goes on. */

@@ -1,8 +1,14 @@
 export { ClusterState, openClusterState } from './cluster-state.js';
+export { LeadershipLostError } from './leadership-lost.js';
+export type { HistoricChange, HistoricChanges } from './history.js';
 export type { ChangeListener, ClusterStateOptions } from './cluster-state.js';
-export { nameKeyId, replicaKeyId, versionKeyId } from './records.js';
+export { RestoredStateError } from './restored-state.js';
+export type { AcceptedState, HeldByAgent } from './restored-state.js';
+export { decodeRecord, nameKeyId, parseKey, replicaKeyId, versionKeyId } from './records.js';
 export type { RecordKind, RecordOf } from './records.js';
 export { Transaction } from './transaction.js';
 export type { EventInit, EventStamp } from './transaction.js';
 export type { ClusterView, RecordChange, Stored } from './view.js';
+export { replicasOf } from './event-index.js';
+export type { EventSubject } from './event-index.js';
 export { copyReplica, holdsResources, isLive } from './replicas.js';

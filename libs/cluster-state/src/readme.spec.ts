@@ -29,7 +29,7 @@ it('does what the README shows', async () => {
   // Another coordinator takes the leadership: the first one can no longer commit anything.
   const successor = await openClusterState({ ...options, holder: 'two' });
   expect(successor.epoch).toBe(state.epoch + 1n);
-  await expect(state.commit(state.transaction().delete('node', 'edge-1'))).rejects.toMatchObject({ kind: 'conflict' });
+  await expect(state.commit(state.transaction().delete('node', 'edge-1'))).rejects.toMatchObject({ kind: 'unavailable' });
   // </example>
   await state.close();
   await successor.close();

@@ -1,13 +1,16 @@
 import { create, type MessageInitShape } from '@bufbuild/protobuf';
 import { timestampFromMs } from '@bufbuild/protobuf/wkt';
-import { EventSchema } from '@cloudless/api';
+import { EventSchema, type Event } from '@cloudless/api';
 import type { Compare, Operation, Revision } from '@cloudless/state-store';
 import { encodeRecord, keyOf, replicaKeyId, type RecordKind, type RecordOf } from './records.js';
 import type { ReplicaRecord } from '@cloudless/api/store';
 import type { Stored } from './view.js';
 
 /** What an event says; id and time are given by the transaction. */
-export type EventInit = Omit<MessageInitShape<typeof EventSchema>, 'id' | 'time' | '$typeName' | '$unknown'>;
+export type EventInit = Omit<MessageInitShape<typeof EventSchema>, 'id' | 'time' | 'causeId' | '$typeName' | '$unknown'> & {
+  /** The event that led to this one: an earlier one, or one that was added before to the same transaction. */
+  readonly causedBy?: EventInit | Event | undefined;
+};
 
 /** Where events get their ids and time. */
 export interface EventStamp {
@@ -23,6 +26,7 @@ export class Transaction {
   private readonly compareByKey = new Map<string, Compare>();
   private readonly writeByKey = new Map<string, Operation>();
   private readonly events: EventInit[] = [];
+  private lead: EventInit | undefined;
 
   constructor(private readonly stamp: EventStamp) {}
 
@@ -72,9 +76,17 @@ export class Transaction {
   /**
    * Writes an event with the changes it tells of: it is true exactly when they are. Its id and time are given when the
    * transaction is committed, so that ids grow in the order of commits: who has read up to an id misses none before it.
+   * The request that caused its cause caused it too.
    */
   event(event: EventInit): this {
     this.events.push(event);
+    return this;
+  }
+
+  /** Puts an event before the others, as the cause of those that name none. */
+  leadBy(event: EventInit): this {
+    this.events.unshift(event);
+    this.lead = event;
     return this;
   }
 
@@ -83,9 +95,15 @@ export class Transaction {
   }
 
   operations(): readonly Operation[] {
-    for (const event of this.events.splice(0)) {
-      const id = this.stamp.nextId();
-      this.put('event', id, create(EventSchema, { ...event, id, time: timestampFromMs(this.stamp.nowMs()) }));
+    const stamped = new Map<EventInit | Event, Event>();
+    for (const init of this.events.splice(0)) {
+      const { causedBy = init === this.lead ? undefined : this.lead, ...said } = init;
+      const cause = causedBy === undefined ? undefined : (stamped.get(causedBy) ?? causedBy);
+      const event = create(EventSchema, { ...said, id: this.stamp.nextId(), time: timestampFromMs(this.stamp.nowMs()) });
+      if (cause !== undefined && '$typeName' in cause) event.causeId = (cause as Event).id;
+      if (event.requestId === '') event.requestId = cause?.requestId ?? '';
+      stamped.set(init, event);
+      this.put('event', event.id, event);
     }
     return [...this.writeByKey.values()];
   }

@@ -22,6 +22,7 @@ export class ViewFollower {
   private readonly listeners = new Set<ChangeListener>();
   private waiters: { readonly revision: Revision; readonly resolve: () => void; readonly reject: (reason: unknown) => void }[] =
     [];
+  private readonly endListeners = new Set<(reason: CloudlessError) => void>();
   private readonly stopping = new AbortController();
   private following: Promise<void> = Promise.resolve();
   private ended: CloudlessError | undefined;
@@ -45,6 +46,13 @@ export class ViewFollower {
   subscribe(listener: ChangeListener): () => void {
     this.listeners.add(listener);
     return () => this.listeners.delete(listener);
+  }
+
+  /** Calls `listener` when the view ends, at once if it has. @returns Ends the subscription. */
+  onEnd(listener: (reason: CloudlessError) => void): () => void {
+    if (this.ended !== undefined) listener(this.ended);
+    else this.endListeners.add(listener);
+    return () => this.endListeners.delete(listener);
   }
 
   /** Resolves when the view shows `revision` or a later one. @throws kind `unavailable` when it never will. */
@@ -148,6 +156,9 @@ export class ViewFollower {
   private end(reason: CloudlessError): void {
     this.ended ??= reason;
     for (const waiter of this.waiters.splice(0)) waiter.reject(reason);
+    const listeners = [...this.endListeners];
+    this.endListeners.clear();
+    for (const listener of listeners) listener(this.ended);
   }
 }
 

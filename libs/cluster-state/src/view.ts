@@ -8,6 +8,7 @@ import type {
   WorkloadRecord,
 } from '@cloudless/api/store';
 import type { Revision } from '@cloudless/state-store';
+import { EventIndex, type EventSubject } from './event-index.js';
 import { nameKeyId, type RecordKind, type RecordOf } from './records.js';
 
 /** A record as of the revision that wrote it, the base of a conditional write. */
@@ -44,6 +45,11 @@ export interface ClusterView {
   nodes(): Iterable<Stored<NodeRecord>>;
   /** Oldest first. */
   events(): readonly Event[];
+  /** The newest event about a replica that still has a record, of those that are kept. */
+  lastEventOfReplica(replicaId: string): Event | undefined;
+  /** The newest event with one of these reasons about a workload or node as a whole, of those that are kept. */
+  lastEvent(subject: EventSubject, reasons: readonly string[]): Event | undefined;
+  event(id: string): Stored<Event> | undefined;
   request(id: string): Stored<RequestRecord> | undefined;
   requests(): Iterable<readonly [string, Stored<RequestRecord>]>;
 }
@@ -71,6 +77,7 @@ export class IndexedView implements ClusterView {
   private readonly waiting = new Map<string, Stored<ReplicaRecord>>();
   private readonly versionsByWorkload = new Map<string, Map<number, VersionRecord>>();
   private eventList: readonly Event[] | undefined;
+  private readonly eventIndex = new EventIndex();
 
   /** Any record by kind and key id. */
   get<Kind extends RecordKind>(kind: Kind, id: string): Stored<RecordOf<Kind>> | undefined {
@@ -139,6 +146,18 @@ export class IndexedView implements ClusterView {
     return this.eventList;
   }
 
+  event(id: string): Stored<Event> | undefined {
+    return this.byKind.event.get(id);
+  }
+
+  lastEventOfReplica(replicaId: string): Event | undefined {
+    return this.eventIndex.lastOfReplica(replicaId);
+  }
+
+  lastEvent(subject: EventSubject, reasons: readonly string[]): Event | undefined {
+    return this.eventIndex.last(subject, reasons);
+  }
+
   request(id: string): Stored<RequestRecord> | undefined {
     return this.byKind.request.get(id);
   }
@@ -153,7 +172,10 @@ export class IndexedView implements ClusterView {
     const before = map.get(id);
     if (after === undefined) map.delete(id);
     else map.set(id, after);
-    if (kind === 'event') this.appendEvent(after as Stored<Event> | undefined, before !== undefined);
+    if (kind === 'event') {
+      this.appendEvent(after as Stored<Event> | undefined, before !== undefined);
+      this.eventIndex.take(before?.value as Event | undefined, after?.value as Event | undefined);
+    }
     if (kind === 'version') this.indexVersion(id, after?.value as VersionRecord | undefined);
     if (kind === 'replica')
       this.indexReplica(before as Stored<ReplicaRecord> | undefined, after as Stored<ReplicaRecord> | undefined);
@@ -189,7 +211,10 @@ export class IndexedView implements ClusterView {
       removeFrom(this.byWorkload, before.value.uid, before.value.id);
       removeFrom(this.byNode, before.value.nodeId, before.value.id);
     }
-    if (after === undefined) return;
+    if (after === undefined) {
+      if (before !== undefined) this.eventIndex.forgetReplica(before.value.id);
+      return;
+    }
     this.replicasById.set(after.value.id, after);
     addTo(this.byWorkload, after.value.uid, after);
     if (after.value.nodeId !== '') addTo(this.byNode, after.value.nodeId, after);

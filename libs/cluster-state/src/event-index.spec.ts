@@ -1,0 +1,38 @@
+import { create, type MessageInitShape } from '@bufbuild/protobuf';
+import { EventSchema } from '@cloudless/api';
+import { EventIndex } from './event-index.js';
+
+const event = (init: MessageInitShape<typeof EventSchema>) => create(EventSchema, init);
+const web = { kind: 'workload', namespace: 'default', name: 'web' } as const;
+const about = { namespace: 'default', workload: 'web' };
+
+describe('EventIndex', () => {
+  it('knows the newest event of each replica, also of those that an event lists, until its record is gone', () => {
+    const index = new EventIndex();
+    const placed = event({ id: '2', reason: 'ReplicasPlaced', replicaIds: ['w-1', 'w-2'], ...about });
+    index.take(undefined, event({ id: '1', reason: 'ReplicasCreated', replicaIds: ['w-1', 'w-2'], ...about }));
+    index.take(undefined, placed);
+    index.take(undefined, event({ id: '3', reason: 'ReplicaReady', replicaId: 'w-1', ...about }));
+    expect([index.lastOfReplica('w-1')?.id, index.lastOfReplica('w-2')?.id]).toEqual(['3', '2']);
+    index.forgetReplica('w-1');
+    expect(index.lastOfReplica('w-1')).toBeUndefined();
+    index.take(placed, undefined);
+    expect(index.lastOfReplica('w-2')).toBeUndefined();
+  });
+
+  it('knows the newest event of a workload or node by reason; single replicas and audit events do not count', () => {
+    const index = new EventIndex();
+    const updated = event({ id: '2', reason: 'WorkloadUpdated', ...about });
+    index.take(undefined, event({ id: '1', reason: 'WorkloadCreated', ...about }));
+    index.take(undefined, updated);
+    index.take(undefined, event({ id: '3', reason: 'WorkloadUpdated', namespace: 'other', workload: 'web' }));
+    index.take(undefined, event({ id: '4', reason: 'WorkloadUpdated', ...about, audit: { rpc: 'x' } }));
+    index.take(undefined, event({ id: '5', reason: 'NodeLost', nodeId: 'a1' }));
+    const reasons = ['WorkloadCreated', 'WorkloadUpdated'];
+    expect(index.last(web, reasons)?.id).toBe('2');
+    index.take(updated, undefined);
+    expect(index.last(web, reasons)?.id).toBe('1');
+    expect(index.last({ kind: 'node', nodeId: 'a1' }, ['NodeLost'])?.id).toBe('5');
+    expect(index.last({ kind: 'node', nodeId: 'a2' }, ['NodeLost'])).toBeUndefined();
+  });
+});

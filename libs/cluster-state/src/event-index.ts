@@ -1,0 +1,80 @@
+import type { Event } from '@cloudless/api';
+import { nameKeyId } from './records.js';
+
+/** What an event is about as a whole. */
+export type EventSubject =
+  | { readonly kind: 'workload'; readonly namespace: string; readonly name: string }
+  | { readonly kind: 'node'; readonly nodeId: string };
+
+/**
+ * The newest event about each thing, so that the next one can name its cause. It holds one for each replica that has a record, and
+ * one for each reason about a workload or node.
+ */
+export class EventIndex {
+  private readonly byReplica = new Map<string, Event>();
+  private readonly bySubject = new Map<string, Event>();
+
+  lastOfReplica(replicaId: string): Event | undefined {
+    return this.byReplica.get(replicaId);
+  }
+
+  last(subject: EventSubject, reasons: readonly string[]): Event | undefined {
+    const key = keyOf(subject);
+    const found = reasons.flatMap((reason) => this.bySubject.get(`${reason} ${key}`) ?? []);
+    return found.reduce<Event | undefined>(
+      (newest, event) => (newest === undefined || event.id > newest.id ? event : newest),
+      undefined,
+    );
+  }
+
+  /** Takes in one change of one event. */
+  take(before: Event | undefined, after: Event | undefined): void {
+    if (after !== undefined) this.add(after);
+    else if (before !== undefined) this.remove(before);
+  }
+
+  /** Its record is gone: nothing more will happen to it. */
+  forgetReplica(replicaId: string): void {
+    this.byReplica.delete(replicaId);
+  }
+
+  private add(event: Event): void {
+    for (const id of replicasOf(event)) keepNewest(this.byReplica, id, event);
+    const key = subjectKeyOf(event);
+    if (key !== undefined) keepNewest(this.bySubject, key, event);
+  }
+
+  private remove(event: Event): void {
+    for (const id of replicasOf(event)) dropSame(this.byReplica, id, event);
+    const key = subjectKeyOf(event);
+    if (key !== undefined) dropSame(this.bySubject, key, event);
+  }
+}
+
+/** Every replica an event is about. */
+export function replicasOf({ replicaId, replicaIds }: Event): readonly string[] {
+  return replicaIds.length > 0 ? replicaIds : replicaId === '' ? [] : [replicaId];
+}
+
+function keyOf(subject: EventSubject): string {
+  return subject.kind === 'workload' ? `workload ${nameKeyId(subject.namespace, subject.name)}` : `node ${subject.nodeId}`;
+}
+
+/** Undefined for what is about single replicas, and for audit events: those are causes of the event beside them only. */
+function subjectKeyOf(event: Event): string | undefined {
+  if (event.audit !== undefined) return undefined;
+  const { reason, namespace, workload, nodeId } = event;
+  if (workload !== '') {
+    return event.replicaId === '' ? `${reason} ${keyOf({ kind: 'workload', namespace, name: workload })}` : undefined;
+  }
+  return nodeId === '' ? undefined : `${reason} ${keyOf({ kind: 'node', nodeId })}`;
+}
+
+function keepNewest(map: Map<string, Event>, key: string, event: Event): void {
+  const known = map.get(key);
+  if (known === undefined || known.id <= event.id) map.set(key, event);
+}
+
+function dropSame(map: Map<string, Event>, key: string, event: Event): void {
+  if (map.get(key)?.id === event.id) map.delete(key);
+}

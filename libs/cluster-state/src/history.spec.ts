@@ -1,0 +1,124 @@
+import { create } from '@bufbuild/protobuf';
+import { NodeRecordSchema } from '@cloudless/api/store';
+import { createSeededRandom, silentLog } from '@cloudless/base';
+import { ManualClock } from '@cloudless/base/testing';
+import { createMemoryStateStore, type StateStore } from '@cloudless/state-store';
+import { openClusterState, type ClusterState } from './index.js';
+
+const aStore = (historyLimit = 1_000): StateStore => createMemoryStateStore({ clock: new ManualClock(), historyLimit });
+const open = (store: StateStore): Promise<ClusterState> =>
+  openClusterState({ store, clock: new ManualClock(), random: createSeededRandom(1), log: silentLog, holder: 'test' });
+const aNode = (id: string, zone = '') => create(NodeRecordSchema, { id, zone });
+const putNode = (state: ClusterState, id: string, zone = '') =>
+  state.commit(state.transaction().put('node', id, aNode(id, zone)));
+const never = new AbortController().signal;
+
+/** The same store, whose watches wait for `held` before they hand on. */
+function withGate(store: StateStore) {
+  const gate: { held: Promise<void> } = { held: Promise.resolve() };
+  const watch: StateStore['watch'] = async function* (request) {
+    for await (const batch of store.watch(request)) {
+      await gate.held;
+      yield batch;
+    }
+  };
+  return { gate, store: Object.assign(Object.create(store) as StateStore, { watch }) };
+}
+
+describe('a conflict', () => {
+  it.each(['changed', 'deleted'] as const)('with what was %s meanwhile comes when the view shows that', async (what) => {
+    const shared = aStore();
+    const { gate, store } = withGate(shared);
+    const state = await open(store);
+    await putNode(state, 'n', 'a');
+    const read = state.view().node('n')!;
+    let release = (): void => undefined;
+    gate.held = new Promise((resolve) => (release = resolve));
+    const key = '/node/n';
+    await shared.txn([], what === 'deleted' ? [{ delete: key }] : [{ put: key, value: (await shared.get(key))!.value }]);
+    let settled = false;
+    const refused = state.commit(state.transaction().require('node', 'n', read).put('node', 'n', aNode('n', 'b')));
+    refused.catch(() => (settled = true));
+    for (let turn = 0; turn < 50; turn += 1) await Promise.resolve();
+    expect(settled).toBe(false);
+    release();
+    await expect(refused).rejects.toMatchObject({ kind: 'conflict' });
+    expect(state.view().node('n')?.revision).toBe(what === 'deleted' ? undefined : await shared.revision());
+    await state.close();
+  });
+});
+
+describe('changesAfter', () => {
+  it('tells what became of each record since, of the kinds asked for, and goes on with what comes', async () => {
+    const state = await open(aStore());
+    const start = await putNode(state, 'a');
+    await putNode(state, 'b', 'z1');
+    await state.commit(state.transaction().event({ reason: 'Other' }));
+    await state.commit(state.transaction().delete('node', 'a').put('node', 'c', aNode('c')));
+    const seen: string[] = [];
+    for await (const { revision, changes } of state.changesAfter(start, ['node'], never)) {
+      seen.push(
+        `${revision - start}: ${changes.map(({ id, after }) => `${id} ${after === undefined ? 'went' : 'is'}`).join(', ')}`,
+      );
+      if (seen.length === 3) void putNode(state, 'd');
+      if (seen.length === 4) break;
+    }
+    expect(seen).toEqual(['1: b is', '2: ', '3: a went, c is', '4: d is']);
+    await state.close();
+  });
+
+  it('says what is no longer kept, and what never was', async () => {
+    const state = await open(aStore(5));
+    const start = await putNode(state, 'a');
+    for (let count = 0; count < 20; count += 1) await putNode(state, 'a');
+    const newest = state.view().revision;
+    await expect(state.changesAfter(start, ['node'], never).next()).rejects.toMatchObject({
+      kind: 'compacted',
+      message: `what changed after revision ${start} is no longer kept; list or watch anew, without after_revision`,
+    });
+    await expect(state.recordsAt('node', start)).rejects.toMatchObject({ kind: 'compacted' });
+    const future = {
+      kind: 'compacted',
+      message:
+        `revision ${newest + 1n} does not exist, the newest is ${newest}: it is of another cluster, or this one went back to an ` +
+        'older state; list or watch anew, without after_revision',
+    };
+    await expect(state.changesAfter(newest + 1n, ['node'], never).next()).rejects.toMatchObject(future);
+    await expect(state.checkRevision(newest + 1n)).rejects.toMatchObject(future);
+    await state.close();
+  });
+
+  it('ends with its signal, and fails when the view ends', async () => {
+    const state = await open(aStore());
+    const stopping = new AbortController();
+    const stopped = state.changesAfter(state.view().revision, ['node'], stopping.signal).next();
+    const left = state.changesAfter(state.view().revision, ['node'], never).next();
+    const ended: string[] = [];
+    state.onEnd(({ message }) => ended.push(message));
+    for (let turn = 0; turn < 50; turn += 1) await Promise.resolve();
+    stopping.abort();
+    expect(await stopped).toEqual({ done: true, value: undefined });
+    void left.catch(() => undefined);
+    await state.close();
+    await expect(left).rejects.toMatchObject({ kind: 'unavailable' });
+    expect(ended).toEqual(['the coordinator is stopping']);
+    state.onEnd(({ kind }) => ended.push(kind));
+    expect(ended).toEqual(['the coordinator is stopping', 'unavailable']);
+  });
+});
+
+describe('recordsAt', () => {
+  it('shows all records of a kind as they were, over many pages', async () => {
+    const state = await open(aStore(10_000));
+    for (let start = 0; start < 1_200; start += 90) {
+      const transaction = state.transaction();
+      for (let index = start; index < start + 90; index += 1) transaction.put('node', `n${index}`, aNode(`n${index}`, 'old'));
+      await state.commit(transaction);
+    }
+    const then = state.view().revision;
+    await state.commit(state.transaction().delete('node', 'n7').put('node', 'n8', aNode('n8', 'new')));
+    const before = await state.recordsAt('node', then);
+    expect([before.size, before.get('n7')?.zone, before.get('n8')?.zone]).toEqual([1_260, 'old', 'old']);
+    await state.close();
+  });
+});

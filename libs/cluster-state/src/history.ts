@@ -1,0 +1,104 @@
+import { CloudlessError, errorKindOf, type StopSignal } from '@cloudless/base';
+import type { Change, Revision, StateStore } from '@cloudless/state-store';
+import { decodeRecord, keyOf, parseKey, type RecordKind, type RecordOf } from './records.js';
+import type { ViewFollower } from './view-follower.js';
+
+/** What became of one record; without `after` it was deleted. What was there before, the history does not say. */
+export interface HistoricChange<Kind extends RecordKind = RecordKind> {
+  readonly kind: Kind;
+  readonly id: string;
+  readonly after?: RecordOf<Kind>;
+}
+
+/** What one revision changed, as far as it was asked for. */
+export interface HistoricChanges {
+  readonly revision: Revision;
+  readonly changes: readonly HistoricChange[];
+}
+
+/** Needs of {@link changesAfter}. */
+export interface HistorySource {
+  readonly store: StateStore;
+  readonly follower: Pick<ViewFollower, 'failure' | 'onEnd' | 'reached'>;
+}
+
+/** As `ClusterState.changesAfter` says. */
+export async function* changesAfter(
+  source: HistorySource,
+  after: Revision,
+  kinds: readonly RecordKind[],
+  signal: StopSignal,
+): AsyncGenerator<HistoricChanges> {
+  const { store, follower } = source;
+  await checkRevision(source, after);
+  const stopping = new AbortController();
+  const stop = (): void => stopping.abort();
+  if (signal.aborted) return;
+  signal.addEventListener('abort', stop);
+  const unsubscribe = follower.onEnd(stop);
+  try {
+    // Every key, not only ours: so that each revision comes.
+    for await (const { revision, changes } of store.watch({ prefix: '', after, signal: stopping.signal })) {
+      yield { revision, changes: changes.flatMap((change) => toHistoric(change, kinds)) };
+    }
+    if (follower.failure !== undefined) throw follower.failure;
+  } catch (reason) {
+    throw errorKindOf(reason) === 'compacted' ? compactedError(after, reason) : reason;
+  } finally {
+    unsubscribe();
+    signal.removeEventListener('abort', stop);
+  }
+}
+
+/** As `ClusterState.recordsAt` says. */
+export async function recordsAt<Kind extends RecordKind>(
+  store: StateStore,
+  kind: Kind,
+  revision: Revision,
+): Promise<ReadonlyMap<string, RecordOf<Kind>>> {
+  const prefix = keyOf(kind, '');
+  const records = new Map<string, RecordOf<Kind>>();
+  try {
+    let after: string | undefined;
+    do {
+      const page = await store.range({ prefix, revision, ...(after === undefined ? {} : { after }) });
+      for (const { key, value } of page.entries) {
+        const id = key.slice(prefix.length);
+        records.set(id, decodeRecord(kind, id, value));
+      }
+      after = page.next;
+    } while (after !== undefined);
+  } catch (reason) {
+    throw errorKindOf(reason) === 'compacted' ? compactedError(revision, reason) : reason;
+  }
+  return records;
+}
+
+/** As `ClusterState.checkRevision` says. */
+export async function checkRevision({ store, follower }: HistorySource, after: Revision): Promise<void> {
+  if (follower.failure !== undefined) throw follower.failure;
+  const newest = await store.revision();
+  if (after > newest) {
+    throw new CloudlessError(
+      'compacted',
+      `revision ${after} does not exist, the newest is ${newest}: it is of another cluster, or this one went back to an older ` +
+        'state; list or watch anew, without after_revision',
+    );
+  }
+  await follower.reached(after);
+}
+
+function compactedError(after: Revision, cause: unknown): CloudlessError {
+  return new CloudlessError(
+    'compacted',
+    `what changed after revision ${after} is no longer kept; list or watch anew, without after_revision`,
+    { cause },
+  );
+}
+
+function toHistoric(change: Change, kinds: readonly RecordKind[]): HistoricChange[] {
+  const parsed = parseKey(change.kind === 'put' ? change.entry.key : change.key);
+  if (parsed === undefined || !kinds.includes(parsed.kind)) return [];
+  if (change.kind === 'delete') return [parsed];
+  return [{ ...parsed, after: decodeRecord(parsed.kind, parsed.id, change.entry.value) }];
+}

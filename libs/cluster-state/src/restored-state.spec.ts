@@ -1,0 +1,120 @@
+import { create } from '@bufbuild/protobuf';
+import { Event_Category as Category, Event_Severity as Severity } from '@cloudless/api';
+import { NodeRecordSchema } from '@cloudless/api/store';
+import { createSeededRandom, silentLog } from '@cloudless/base';
+import { ManualClock, settle } from '@cloudless/base/testing';
+import { createMemoryStateStore, type StateStore } from '@cloudless/state-store';
+import { LeadershipLostError, RestoredStateError, openClusterState, type ClusterState } from './index.js';
+
+const aStore = (): StateStore => createMemoryStateStore({ clock: new ManualClock() });
+const open = (store: StateStore, holder = 'test') =>
+  openClusterState({ store, clock: new ManualClock(), random: createSeededRandom(1), log: silentLog, holder });
+const aNode = (state: ClusterState, id: string) => state.transaction().put('node', id, create(NodeRecordSchema, { id }));
+const systemEvents = (state: ClusterState) =>
+  state
+    .view()
+    .events()
+    .filter(({ category }) => category === Category.SYSTEM);
+
+describe('a store that went back in time', () => {
+  it('takes what was seen and refuses what was decided, and says what to run', async () => {
+    const state = await open(aStore());
+    state.noticeNewer({ nodeId: 'node-7', epoch: 9n, orderRevision: 130n });
+    await expect(state.commit(aNode(state, 'decided'))).rejects.toThrow(RestoredStateError);
+    await expect(state.commit(aNode(state, 'decided'))).rejects.toThrow(
+      /^the store went back in time: node "node-7" has taken orders that it has never given, epoch 9 \(here: 1\) and order revision 130 \(here: \d\); nothing is started, stopped or changed until this state is made the truth again; to do so, run: cloudlessctl admin accept-restored-state$/,
+    );
+    await state.write(aNode(state, 'seen'));
+    expect([...state.view().nodes()].map(({ value }) => value.id)).toEqual(['seen']);
+    await state.close();
+  });
+
+  it('is told of in one event, with the first node and the newest that any node holds', async () => {
+    const state = await open(aStore());
+    state.noticeNewer({ nodeId: 'node-1', epoch: 2n, orderRevision: 0n });
+    await settle();
+    state.noticeNewer({ nodeId: 'node-2', epoch: 0n, orderRevision: 50n });
+    state.noticeNewer({ nodeId: 'node-3', epoch: 1n, orderRevision: 40n });
+    await settle();
+    expect(systemEvents(state)).toMatchObject([{ severity: Severity.ERROR, reason: 'StoreWentBackInTime', nodeId: 'node-1' }]);
+    expect(state.restored).toMatchObject({ nodeId: 'node-1', highestEpoch: 2n, highestOrderRevision: 50n });
+    await state.close();
+  });
+
+  it('is known to the next coordinator at once', async () => {
+    const store = aStore();
+    const first = await open(store);
+    first.noticeNewer({ nodeId: 'node-1', epoch: 5n, orderRevision: 0n });
+    await settle();
+    await first.close();
+    const second = await open(store);
+    expect(second.restored).toMatchObject({ nodeId: 'node-1', highestEpoch: 5n });
+    await expect(second.commit(aNode(second, 'decided'))).rejects.toThrow(RestoredStateError);
+    await second.close();
+  });
+
+  it('is the truth again once accepted: with an epoch and orders newer than any that was heard of', async () => {
+    const state = await open(aStore());
+    state.noticeNewer({ nodeId: 'node-1', epoch: 5n, orderRevision: 1_000n });
+    const told: (readonly [boolean, boolean])[] = [];
+    state.subscribe(() => told.push([state.isLeading, state.restored !== undefined]));
+    const accepted = await state.acceptRestored();
+    expect(accepted!.epoch).toBeGreaterThan(5n);
+    expect(accepted!.orderRevision).toBeGreaterThan(1_000n);
+    expect({ epoch: state.epoch, orderRevision: state.orderRevision }).toEqual(accepted);
+    expect(state.toOrderRevision(0n)).toBeGreaterThan(1_000n);
+    await state.commit(aNode(state, 'decided'));
+    // Whoever is told of the acceptance may act upon it at once.
+    expect(told.at(-1)).toEqual([true, false]);
+    expect(told.every(([isLeading]) => isLeading)).toBe(true);
+    expect(await state.acceptRestored()).toBeUndefined();
+    await state.close();
+  });
+
+  it('is noticed again when something newer still comes up', async () => {
+    const state = await open(aStore());
+    state.noticeNewer({ nodeId: 'node-1', epoch: 5n, orderRevision: 0n });
+    const first = await state.acceptRestored();
+    state.noticeNewer({ nodeId: 'node-2', epoch: first!.epoch + 10n, orderRevision: 0n });
+    expect(state.restored).toMatchObject({ nodeId: 'node-2' });
+    expect((await state.acceptRestored())!.epoch).toBeGreaterThan(first!.epoch + 10n);
+    await state.close();
+  });
+
+  it('that another coordinator leads by now is still found out', async () => {
+    const store = aStore();
+    const older = await open(store, 'older');
+    const newer = await open(store, 'newer');
+    older.noticeNewer({ nodeId: 'node-1', epoch: newer.epoch, orderRevision: 0n });
+    await settle();
+    await expect(older.acceptRestored()).rejects.toThrow(LeadershipLostError);
+    expect(newer.restored).toBeUndefined();
+    await Promise.all([older.close(), newer.close()]);
+  });
+});
+
+describe('the newest order of a leadership', () => {
+  it('is older than the beginning of the next one', async () => {
+    const store = aStore();
+    const began: bigint[] = [];
+    for (let count = 0; count < 3; count += 1) {
+      const state = await open(store);
+      began.push(state.orderRevision);
+      await state.commit(aNode(state, `node-${count}`));
+      await state.close();
+    }
+    const state = await open(store);
+    expect([1n, 2n].map((epoch) => state.newestOrderOf(epoch))).toEqual(began.slice(1));
+    expect([0n, state.epoch, 9n].map((epoch) => state.newestOrderOf(epoch))).toEqual([1, 2, 3].map(() => state.orderRevision));
+    await state.close();
+  });
+
+  it('is measured by the oldest one that is remembered', async () => {
+    const store = aStore();
+    for (let count = 0; count < 105; count += 1) await (await open(store)).close();
+    const state = await open(store);
+    expect(state.newestOrderOf(1n)).toBe(state.newestOrderOf(5n));
+    expect(state.newestOrderOf(1n)).toBeLessThan(state.newestOrderOf(50n));
+    await state.close();
+  });
+});

@@ -1,0 +1,56 @@
+import { DURATION_BUCKETS, errorKindOf, type Clock, type Meter } from '@cloudless/base';
+import type { Revision } from '@cloudless/state-store';
+
+/** What commits cost, and how far the view lags. */
+export class StateMetrics {
+  private readonly commits;
+  private readonly durations;
+  private readonly stopLag: () => void;
+
+  /** @param revisions - Of the store and of the view, now. */
+  constructor(
+    meter: Meter,
+    private readonly clock: Clock,
+    revisions: () => Promise<{ readonly store: Revision; readonly view: Revision }>,
+  ) {
+    this.commits = meter.counter({
+      name: 'cloudless_state_commits_total',
+      help: 'Transactions given to the state store, by result: ok, conflict, or the kind of the error.',
+      labels: ['result'],
+    });
+    this.durations = meter.histogram({
+      name: 'cloudless_state_commit_duration_seconds',
+      help: 'From handing a transaction to the state store until it is flushed and the view shows it.',
+      buckets: DURATION_BUCKETS,
+    });
+    const lag = meter.gauge({
+      name: 'cloudless_state_view_lag_revisions',
+      help: 'Revisions that the store has and the view does not show yet.',
+    });
+    const revision = meter.gauge({ name: 'cloudless_state_revision', help: 'Newest revision of the state store.' });
+    this.stopLag = meter.onExpose(async () => {
+      const { store, view } = await revisions();
+      revision.set(Number(store));
+      lag.set(Math.max(0, Number(store - view)));
+    });
+  }
+
+  /** Counts and times one commit. */
+  async commit<Result>(work: () => Promise<Result>): Promise<Result> {
+    const began = this.clock.now();
+    try {
+      const result = await work();
+      this.commits.add(1, { result: 'ok' });
+      return result;
+    } catch (reason) {
+      this.commits.add(1, { result: errorKindOf(reason) });
+      throw reason;
+    } finally {
+      this.durations.observe((this.clock.now() - began) / 1_000);
+    }
+  }
+
+  close(): void {
+    this.stopLag();
+  }
+}

@@ -1,0 +1,46 @@
+import { EventSchema } from '@cloudless/api';
+import { create } from '@bufbuild/protobuf';
+import { decodeRecord } from './records.js';
+import { Transaction } from './transaction.js';
+
+function committed(transaction: Transaction) {
+  return transaction.operations().flatMap((operation) => {
+    const { put = '', value } = operation as { readonly put?: string; readonly value: Uint8Array };
+    return put.startsWith('/event/') ? decodeRecord('event', put.slice('/event/'.length), value) : [];
+  });
+}
+
+function aTransaction(): Transaction {
+  let count = 0;
+  return new Transaction({ nextId: () => `e${(count += 1)}`, nowMs: () => 0 });
+}
+
+describe('the events of a transaction', () => {
+  it('name their cause, kept before or in the same transaction, and the request that began it', () => {
+    const kept = create(EventSchema, { id: 'e0', requestId: 'r1' });
+    const created = { reason: 'Created', causedBy: kept };
+    const placed = { reason: 'Placed', causedBy: created };
+    const events = committed(aTransaction().event(created).event(placed).event({ reason: 'Other' }));
+    expect(events).toMatchObject([
+      { id: 'e1', causeId: 'e0', requestId: 'r1' },
+      { id: 'e2', causeId: 'e1', requestId: 'r1' },
+      { id: 'e3', causeId: '', requestId: '' },
+    ]);
+  });
+
+  it('are led by one that was put before them, unless they have a cause', () => {
+    const kept = create(EventSchema, { id: 'e0' });
+    const updated = { reason: 'Updated' };
+    const transaction = aTransaction()
+      .event(updated)
+      .event({ reason: 'Told', causedBy: kept })
+      .event({ reason: 'Then', causedBy: updated });
+    const events = committed(transaction.leadBy({ reason: 'Audit', requestId: 'r2' }));
+    expect(events).toMatchObject([
+      { id: 'e1', reason: 'Audit', causeId: '' },
+      { id: 'e2', reason: 'Updated', causeId: 'e1', requestId: 'r2' },
+      { id: 'e3', reason: 'Told', causeId: 'e0', requestId: '' },
+      { id: 'e4', reason: 'Then', causeId: 'e2', requestId: 'r2' },
+    ]);
+  });
+});
