@@ -13,13 +13,13 @@ const MAX_ATTEMPTS = 16;
 
 /**
  * Checks that an agent belongs here, and keeps what it says of its machine.
- * @throws kind `precondition` for another protocol, cluster or machine, or when the agent knows a newer leadership than this
- *   store; `notFound` when the node is not enrolled; `invalid` naming figures that cannot be.
+ * @throws kind `precondition` for another protocol, cluster or machine; `notFound` when the node is not enrolled; `invalid`
+ *   naming figures that cannot be.
  */
-export async function admit(deps: Pick<ApiServerDeps, 'state' | 'log'>, hello: Hello): Promise<void> {
+export async function admit(deps: Pick<ApiServerDeps, 'state'>, hello: Hello): Promise<void> {
   checkBelongs(deps, hello);
   checkFigures(hello);
-  await withoutConflict(deps.state, MAX_ATTEMPTS, async () => {
+  await withoutConflict(MAX_ATTEMPTS, async () => {
     const node = deps.state.view().node(hello.nodeId);
     if (node === undefined) throw new CloudlessError('notFound', `node "${hello.nodeId}" is not enrolled`);
     if (node.value.instanceId !== hello.instanceId) {
@@ -30,7 +30,7 @@ export async function admit(deps: Pick<ApiServerDeps, 'state' | 'log'>, hello: H
   });
 }
 
-function checkBelongs({ state, log }: Pick<ApiServerDeps, 'state' | 'log'>, hello: Hello): void {
+function checkBelongs({ state }: Pick<ApiServerDeps, 'state'>, hello: Hello): void {
   if (hello.protocolMin > PROTOCOL || hello.protocolMax < PROTOCOL) {
     throw new CloudlessError(
       'precondition',
@@ -41,16 +41,6 @@ function checkBelongs({ state, log }: Pick<ApiServerDeps, 'state' | 'log'>, hell
     throw new CloudlessError(
       'precondition',
       `node "${hello.nodeId}" belongs to cluster ${hello.clusterId || '(none)'}, this is cluster ${state.clusterId}`,
-    );
-  }
-  if (hello.highestEpoch > state.epoch) {
-    log.error('agent has seen a newer leadership than the store', {
-      nodeId: hello.nodeId,
-      epoch: String(hello.highestEpoch),
-    });
-    throw new CloudlessError(
-      'precondition',
-      `node "${hello.nodeId}" has taken orders of epoch ${hello.highestEpoch}, and this store is at ${state.epoch}: it went back in time`,
     );
   }
 }
@@ -93,5 +83,5 @@ async function keep({ state }: Pick<ApiServerDeps, 'state'>, node: Stored<NodeRe
     message: `node ${record.id} has ${hello.capacity?.cpuMillis ?? 0} m CPU, zone ${hello.zone || '(none)'}, capabilities ${hello.capabilities.join(', ')}`,
     nodeId: record.id,
   });
-  await state.commit(transaction);
+  await state.write(transaction);
 }

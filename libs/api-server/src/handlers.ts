@@ -1,65 +1,93 @@
-import { AgentService, CoordinatorService } from '@cloudless/api';
+import { AdminService, AgentService, CoordinatorService } from '@cloudless/api';
 import type { ConnectRouter } from '@connectrpc/connect';
+import { AdminHandlers } from './admin.js';
+import { AuditLog } from './audit.js';
+import { cutUnread } from './cut-unread.js';
+import { InteractiveHandlers } from './interactive.js';
 import { NodeHandlers } from './nodes.js';
 import { ObservingHandlers } from './observing.js';
 import type { ApiServerDeps } from './ports.js';
+import { serverInfo } from './server-info.js';
 import { SessionHub } from './sessions.js';
+import { SoftChanges } from './soft-changes.js';
 import { StreamHandlers } from './streams.js';
 import { TunnelHub } from './tunnels.js';
 import { WorkloadHandlers } from './workloads.js';
 
 /** The API of a coordinator, ready to be mounted. */
 export interface ApiServer {
-  /** Registers CoordinatorService, and AgentService for the containers of all nodes. */
+  /** Registers CoordinatorService, AgentService for the containers of all nodes, and AdminService. */
   readonly routes: (router: ConnectRouter) => void;
   close(): Promise<void>;
 }
 
 /** Wires every call to its handler. */
 export function createApiServer(deps: ApiServerDeps): ApiServer {
-  const workloads = new WorkloadHandlers(deps);
-  const nodes = new NodeHandlers(deps);
-  const observing = new ObservingHandlers(deps);
+  const soft = new SoftChanges(deps.state, deps.nodes);
+  const audit = new AuditLog(deps);
+  const calls = CoordinatorService.method;
+  const workloads = new WorkloadHandlers({ ...deps, soft, audit });
+  const nodes = new NodeHandlers({ ...deps, soft, audit });
+  const observing = new ObservingHandlers({ ...deps, soft });
+  const admin = new AdminHandlers({ ...deps, audit });
   const sessions = new SessionHub(deps);
   const tunnels = new TunnelHub(deps, sessions);
-  const streams = new StreamHandlers(deps, tunnels);
+  const streams = new StreamHandlers({ ...deps, audit }, tunnels);
+  const interactive = new InteractiveHandlers({ ...deps, audit }, tunnels);
+  const watch = <Item extends { readonly revision: bigint }>(items: AsyncIterable<Item>) => cutUnread(items, deps.clock);
   return {
     routes: (router) => {
       router.service(CoordinatorService, {
-        enrollNode: nodes.enrollNode,
+        getServerInfo: () => serverInfo(deps),
+        enrollNode: audit.unary(calls.enrollNode, nodes.enrollNode),
         heartbeat: (request) => sessions.heartbeat(request),
         session: (messages, context) => sessions.session(messages, context),
         tunnel: (messages, context) => tunnels.tunnel(messages, context),
         getNode: nodes.getNode,
         listNodes: nodes.listNodes,
-        updateNode: nodes.updateNode,
-        cordonNode: nodes.cordonNode,
-        uncordonNode: nodes.uncordonNode,
-        drainNode: nodes.drainNode,
-        removeNode: nodes.removeNode,
-        createWorkload: workloads.createWorkload,
-        updateWorkload: workloads.updateWorkload,
-        scaleWorkload: workloads.scaleWorkload,
-        deleteWorkload: workloads.deleteWorkload,
+        watchNodes: (request, context) => watch(nodes.watchNodes(request, context)),
+        updateNode: audit.unary(calls.updateNode, nodes.updateNode),
+        cordonNode: audit.unary(calls.cordonNode, nodes.cordonNode),
+        uncordonNode: audit.unary(calls.uncordonNode, nodes.uncordonNode),
+        drainNode: audit.unary(calls.drainNode, nodes.drainNode),
+        confirmNodeLost: audit.unary(calls.confirmNodeLost, nodes.confirmNodeLost),
+        removeNode: audit.unary(calls.removeNode, nodes.removeNode),
+        createWorkload: audit.unary(calls.createWorkload, workloads.createWorkload),
+        updateWorkload: audit.unary(calls.updateWorkload, workloads.updateWorkload),
+        scaleWorkload: audit.unary(calls.scaleWorkload, workloads.scaleWorkload),
+        deleteWorkload: audit.unary(calls.deleteWorkload, workloads.deleteWorkload),
         getWorkload: workloads.getWorkload,
         listWorkloads: workloads.listWorkloads,
-        watchWorkloads: (request, context) => workloads.watchWorkloads(request, context),
+        watchWorkloads: (request, context) => watch(workloads.watchWorkloads(request, context)),
         planWorkload: workloads.planWorkload,
         explainWorkload: workloads.explainWorkload,
         listEndpoints: observing.listEndpoints,
-        watchEndpoints: (request, context) => observing.watchEndpoints(request, context),
+        watchEndpoints: (request, context) => watch(observing.watchEndpoints(request, context)),
         listEvents: observing.listEvents,
-        watchEvents: (request, context) => observing.watchEvents(request, context),
+        watchEvents: (request, context) => watch(observing.watchEvents(request, context)),
         streamLogs: (request, context) => streams.streamLogs(request, context),
-        execCommand: (request, context) => streams.execCommand(request, context),
+        execCommand: audit.unary(calls.execCommand, (request, context) => streams.execCommand(request, context)),
+        exec: (requests, context) => audit.stream(calls.exec, context, interactive.exec(requests, context)),
+        portForward: (requests, context) => audit.stream(calls.portForward, context, interactive.portForward(requests, context)),
       });
       router.service(AgentService, {
         streamLogs: (request, context) => streams.streamLogs(request, context),
-        execCommand: (request, context) => streams.execCommand(request, context),
+        execCommand: audit.unary(AgentService.method.execCommand, (request, context) => streams.execCommand(request, context)),
+        exec: (requests, context) => audit.stream(AgentService.method.exec, context, interactive.exec(requests, context)),
+        portForward: (requests, context) =>
+          audit.stream(AgentService.method.portForward, context, interactive.portForward(requests, context)),
         getContainerStatus: (request, context) => streams.getContainerStatus(request, context),
         listContainers: () => streams.listContainers(),
       });
+      router.service(AdminService, {
+        backup: (request, context) => audit.stream(AdminService.method.backup, context, admin.backup(request, context)),
+        acceptRestoredState: audit.unary(AdminService.method.acceptRestoredState, admin.acceptRestoredState),
+      });
     },
-    close: () => sessions.close(),
+    close: async () => {
+      soft.close();
+      tunnels.close();
+      await sessions.close();
+    },
   };
 }

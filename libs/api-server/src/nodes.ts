@@ -1,20 +1,18 @@
-import { clone, create } from '@bufbuild/protobuf';
+import { clone, create, equals } from '@bufbuild/protobuf';
+import type { DescMessage, DescMethodUnary, MessageShape } from '@bufbuild/protobuf';
 import { timestampFromMs } from '@bufbuild/protobuf/wkt';
 import {
-  Condition_Type as ConditionType,
-  ConditionSchema,
+  CoordinatorService,
   EnrollNodeResponseSchema,
   Event_Category as Category,
   Event_Severity as Severity,
   ListNodesResponseSchema,
-  NodeCapacitySchema,
-  NodeSchema,
-  NodeStatusSchema,
+  NodeStatus_Phase as NodePhase,
   RemoveNodeResponseSchema,
-  Taint_Effect,
   matchesLabels,
   pageOf,
   parseLabelSelector,
+  type ConfirmNodeLostRequest,
   type CordonNodeRequest,
   type DrainNodeRequest,
   type EnrollNodeRequest,
@@ -23,24 +21,33 @@ import {
   type ListNodesRequest,
   type ListNodesResponse,
   type Node,
+  type NodeSchema,
   type RemoveNodeRequest,
   type RemoveNodeResponse,
   type UncordonNodeRequest,
   type UpdateNodeRequest,
+  type WatchNodesRequest,
+  type WatchNodesResponse,
 } from '@cloudless/api';
 import { NodeRecordSchema, type NodeRecord } from '@cloudless/api/store';
-import { CloudlessError, InvalidInputError } from '@cloudless/base';
+import { CloudlessError } from '@cloudless/base';
 import { holdsResources, replicaKeyId, type EventInit, type Stored } from '@cloudless/cluster-state';
-import { withoutConflict } from './conflicts.js';
+import type { HandlerContext } from '@connectrpc/connect';
+import { describeNodeUpdate, updateNodeRecord } from './node-changes.js';
+import { nodePicture } from './node-picture.js';
+import type { Act, AuditLog } from './audit.js';
 import type { ApiServerDeps } from './ports.js';
+import { mutate } from './requests.js';
+import type { SoftChanges } from './soft-changes.js';
+import { nodeSource } from './watch-nodes.js';
+import { watchRecords } from './watch-records.js';
 
-const MAX_ATTEMPTS = 8;
 /** With the node itself it stays below the 100 writes of a transaction. */
 const MAX_REMOVED_PER_COMMIT = 80;
 
 /** The node calls of CoordinatorService. */
 export class NodeHandlers {
-  constructor(private readonly deps: ApiServerDeps) {}
+  constructor(private readonly deps: ApiServerDeps & { readonly soft: SoftChanges; readonly audit: AuditLog }) {}
 
   /** Registers a machine; the same machine may do so again. */
   enrollNode = async (request: EnrollNodeRequest): Promise<EnrollNodeResponse> => {
@@ -66,12 +73,13 @@ export class NodeHandlers {
       instanceId: request.instanceId,
       createdAt: timestampFromMs(clock.wallTime()),
     });
-    await state.commit(
+    await this.deps.audit.actOf(request).commit(
       state
         .transaction()
         .require('node', record.id, 'absent')
         .put('node', record.id, record)
-        .event({ ...about(record), reason: 'NodeEnrolled', message: `node ${record.id} was enrolled` }),
+        .event({ ...about(record, { requestId: '' }), reason: 'NodeEnrolled', message: `node ${record.id} was enrolled` }),
+      'write', // a node that the store has forgotten by going back in time has to come in to tell of that
     );
     return answer;
   };
@@ -84,160 +92,142 @@ export class NodeHandlers {
       .map(({ value }) => value)
       .filter((record) => matchesLabels(selector, this.deps.placements.effective(record).labels))
       .sort((a, b) => (a.id < b.id ? -1 : 1));
-    const { items, nextPageToken } = pageOf(nodes, ({ id }) => id, request);
-    return create(ListNodesResponseSchema, { nodes: items.map((record) => this.picture(record)), nextPageToken });
+    const { items, nextPageToken } = pageOf(nodes, ({ id }) => id, request, { filter: ['nodes', request.labelSelector] });
+    const { revision } = this.deps.state.view();
+    return create(ListNodesResponseSchema, { nodes: items.map((record) => this.picture(record)), nextPageToken, revision });
   };
 
+  watchNodes(request: WatchNodesRequest, { signal }: HandlerContext): AsyncGenerator<WatchNodesResponse> {
+    const { placements } = this.deps;
+    const source = nodeSource({ placements, picture: (record) => this.picture(record) }, request);
+    return watchRecords(this.deps, source, request.afterRevision, signal);
+  }
+
   updateNode = (request: UpdateNodeRequest): Promise<Node> => {
-    const removals = request.removeTaints.map(parseTaintRemoval);
-    return this.change(request.nodeId, (record) => {
-      for (const key of request.removeLabels) {
-        delete record.labels[key];
-        if (!record.removedLabels.includes(key)) record.removedLabels.push(key);
-      }
-      Object.assign(record.labels, request.setLabels);
-      record.removedLabels = record.removedLabels.filter((key) => !Object.hasOwn(request.setLabels, key));
-      this.changeTaints(record, request, removals);
-      if (request.zone !== undefined) record.zone = request.zone;
-      if (request.region !== undefined) record.region = request.region;
-      return { reason: 'NodeUpdated', message: `labels, taints or place of node ${record.id} were changed` };
+    const { placements } = this.deps;
+    return this.change(CoordinatorService.method.updateNode, request, (before) => {
+      const after = updateNodeRecord(placements, before, request);
+      if (equals(NodeRecordSchema, before, after)) return undefined;
+      const what = describeNodeUpdate(placements, before, after);
+      return { after, reason: 'NodeUpdated', message: `node ${after.id} was changed: ${what}` };
     });
   };
 
   cordonNode = (request: CordonNodeRequest): Promise<Node> =>
-    this.change(request.nodeId, (record) => {
-      if (record.cordoned) return undefined;
-      record.cordoned = true;
-      return { reason: 'NodeCordoned', message: `node ${record.id} takes nothing new` };
+    this.change(CoordinatorService.method.cordonNode, request, (before) => {
+      if (before.cordoned) return undefined;
+      const after = Object.assign(clone(NodeRecordSchema, before), { cordoned: true });
+      return { after, reason: 'NodeCordoned', message: `node ${after.id} takes nothing new` };
     });
 
   uncordonNode = (request: UncordonNodeRequest): Promise<Node> =>
-    this.change(request.nodeId, (record) => {
-      if (!record.cordoned && !record.draining) return undefined;
-      record.cordoned = false;
-      record.draining = false;
-      return { reason: 'NodeUncordoned', message: `node ${record.id} is usable again` };
+    this.change(CoordinatorService.method.uncordonNode, request, (before) => {
+      if (!before.cordoned && !before.draining) return undefined;
+      const after = Object.assign(clone(NodeRecordSchema, before), { cordoned: false, draining: false });
+      return { after, reason: 'NodeUncordoned', message: `node ${after.id} is usable again` };
     });
 
   drainNode = (request: DrainNodeRequest): Promise<Node> =>
-    this.change(request.nodeId, (record) => {
-      if (record.draining) return undefined;
-      record.cordoned = true;
-      record.draining = true;
-      return { reason: 'NodeDraining', message: `node ${record.id} is being drained` };
+    this.change(CoordinatorService.method.drainNode, request, (before) => {
+      if (before.draining) return undefined;
+      const after = Object.assign(clone(NodeRecordSchema, before), { cordoned: true, draining: true });
+      return { after, reason: 'NodeDraining', message: `node ${after.id} is being drained` };
     });
+
+  confirmNodeLost = async (request: ConfirmNodeLostRequest): Promise<Node> => {
+    const { nodes, state } = this.deps;
+    const node = await this.change(CoordinatorService.method.confirmNodeLost, request, (before) => {
+      const { phase } = nodes.status(before.id);
+      if (phase !== NodePhase.LOST) {
+        throw new CloudlessError(
+          'precondition',
+          `node "${before.id}" is ${NodePhase[phase]}, not LOST; wait until its lease has ended, or drain it while it is connected`,
+        );
+      }
+      if (before.lossConfirmed) return undefined;
+      const after = Object.assign(clone(NodeRecordSchema, before), { lossConfirmed: true });
+      const message = `node ${after.id} was confirmed to be dead: what it ran is replaced at once`;
+      return { after, reason: 'NodeLossConfirmed', message };
+    });
+    // A retry may come when the node has returned, and was lost again, since.
+    if (state.view().node(request.nodeId)?.value.lossConfirmed === true) nodes.confirmLost(request.nodeId);
+    return node;
+  };
 
   removeNode = async (request: RemoveNodeRequest): Promise<RemoveNodeResponse> => {
     const { state, nodes } = this.deps;
-    const node = this.found(request.nodeId);
-    const held = [...state.view().replicasOn(request.nodeId)];
-    const live = held.filter(({ value }) => holdsResources(value));
-    if (!request.force && live.length > 0) {
-      throw new CloudlessError(
-        'precondition',
-        `node "${request.nodeId}" holds ${live.length} replicas; drain it first, or remove it with force`,
-      );
-    }
-    if (nodes.status(request.nodeId).alive) {
-      throw new CloudlessError(
-        'precondition',
-        `node "${request.nodeId}" is connected; stop its agent first, or it would enrol again at once`,
-      );
-    }
-    await this.removeReplicas(request.nodeId);
-    await state.commit(
-      state
+    const { nodeId } = request;
+    const act = this.deps.audit.actOf(request);
+    const response = await mutate(this.deps, CoordinatorService.method.removeNode, request, async () => {
+      this.checkRemovable(request);
+      await this.removeReplicas(nodeId, act);
+      const node = this.found(nodeId);
+      const transaction = state
         .transaction()
-        .require('node', request.nodeId, node)
-        .delete('node', request.nodeId)
-        .event({ ...about(node.value), reason: 'NodeRemoved', message: `node ${request.nodeId} was removed` }),
-    );
+        .require('node', nodeId, node)
+        .delete('node', nodeId)
+        .event({ ...about(node.value, request), reason: 'NodeRemoved', message: `node ${nodeId} was removed` });
+      return { result: create(RemoveNodeResponseSchema), transaction };
+    });
+    // A retry may come when another node of that name has joined.
+    if (state.view().node(nodeId) !== undefined) return response;
     // One that was placed there while the others went; now that the node is gone, no more can be.
-    await this.removeReplicas(request.nodeId);
-    nodes.forget(request.nodeId);
-    return create(RemoveNodeResponseSchema);
+    await this.removeReplicas(nodeId, act);
+    nodes.forget(nodeId);
+    return response;
   };
 
   /** The node as users see it. */
   picture(record: NodeRecord): Node {
-    const { nodes, placements } = this.deps;
-    const now = nodes.status(record.id);
-    const { hello } = record;
-    const { region, zone, labels, taints } = placements.effective(record);
-    const allocated = placements.allocatedOn(record.id);
-    const condition = (type: ConditionType, status: boolean, reason = '') => create(ConditionSchema, { type, status, reason });
-    return create(NodeSchema, {
-      id: record.id,
-      region,
-      zone,
-      labels: { ...labels },
-      taints,
-      cordoned: record.cordoned,
-      draining: record.draining,
-      ...(record.createdAt === undefined ? {} : { createdAt: record.createdAt }),
-      status: create(NodeStatusSchema, {
-        phase: now.phase,
-        reason: now.reason,
-        conditions: [
-          condition(ConditionType.READY, now.alive, now.reason),
-          condition(ConditionType.MEMORY_PRESSURE, now.memoryPressure),
-          condition(ConditionType.DISK_PRESSURE, now.diskPressure),
-          condition(ConditionType.NETWORK_UNAVAILABLE, now.networkUnavailable),
-          condition(ConditionType.QUARANTINED, now.quarantined),
-        ],
-        allocated: create(NodeCapacitySchema, { cpuMillis: allocated.cpuMillis, memoryBytes: BigInt(allocated.memoryBytes) }),
-        replicaCount: allocated.replicas,
-        capabilities: hello?.capabilities ?? [],
-        maxReplicas: hello?.maxReplicas ?? 0,
-        agentVersion: hello?.agentVersion ?? '',
-        architecture: hello?.architecture ?? '',
-        operatingSystem: hello?.operatingSystem ?? '',
-        agentAddress: hello?.agentAddress ?? '',
-        reliability: now.reliability,
-        ...(hello?.capacity === undefined ? {} : { capacity: hello.capacity }),
-        ...(hello?.reserved === undefined ? {} : { reserved: hello.reserved }),
-        ...(now.usage === undefined ? {} : { usage: now.usage }),
-        ...(now.connectedSinceMs === undefined || !now.alive ? {} : { connectedSince: timestampFromMs(now.connectedSinceMs) }),
-        ...(now.lastSeenMs === undefined ? {} : { lastSeen: timestampFromMs(now.lastSeenMs) }),
-      }),
-    });
+    return nodePicture(this.deps, record);
   }
 
-  private changeTaints(record: NodeRecord, request: UpdateNodeRequest, removals: readonly TaintRemoval[]): void {
-    const { taintKey, effective } = this.deps.placements;
-    const doomed = effective(record).taints.filter((taint) => removals.some((removal) => matchesRemoval(taint, removal)));
-    record.taints = record.taints.filter((taint) => !doomed.some((gone) => taintKey(gone) === taintKey(taint)));
-    record.removedTaints = [...new Set([...record.removedTaints, ...doomed.map(taintKey)])];
-    for (const taint of request.setTaints) {
-      record.taints = [...record.taints.filter((other) => taintKey(other) !== taintKey(taint)), taint];
-      record.removedTaints = record.removedTaints.filter((key) => key !== taintKey(taint));
+  private checkRemovable({ nodeId, force }: RemoveNodeRequest): void {
+    const { state, nodes } = this.deps;
+    this.found(nodeId);
+    const live = [...state.view().replicasOn(nodeId)].filter(({ value }) => holdsResources(value));
+    if (!force && live.length > 0) {
+      throw new CloudlessError(
+        'precondition',
+        `node "${nodeId}" holds ${live.length} replicas; drain it first, or remove it with force`,
+      );
+    }
+    if (nodes.status(nodeId).alive) {
+      throw new CloudlessError(
+        'precondition',
+        `node "${nodeId}" is connected; stop its agent first, or it would enrol again at once`,
+      );
     }
   }
 
-  private async removeReplicas(nodeId: string): Promise<void> {
+  private async removeReplicas(nodeId: string, act: Act): Promise<void> {
     const { state } = this.deps;
     for (;;) {
       const held = [...state.view().replicasOn(nodeId)].slice(0, MAX_REMOVED_PER_COMMIT);
       if (held.length === 0) return;
       const transaction = state.transaction();
       for (const { value } of held) transaction.delete('replica', replicaKeyId(value.uid, value.sequence));
-      await state.commit(transaction);
+      await act.commit(transaction);
     }
   }
 
-  /** @param apply - Changes the copy it is given; returns the event, or undefined when there is nothing to change. */
-  private async change(
-    nodeId: string,
-    apply: (record: NodeRecord) => Pick<EventInit, 'reason' | 'message'> | undefined,
+  /** @param decide - Gives the changed record with the event that tells of it, or undefined when there is nothing to change. */
+  private change<Request extends DescMessage>(
+    method: DescMethodUnary<Request, typeof NodeSchema>,
+    request: MessageShape<Request> & NodeMutationRequest,
+    decide: (before: NodeRecord) => ({ readonly after: NodeRecord } & Pick<EventInit, 'reason' | 'message'>) | undefined,
   ): Promise<Node> {
-    return withoutConflict(this.deps.state, MAX_ATTEMPTS, async () => {
-      const current = this.found(nodeId);
-      const record = clone(NodeRecordSchema, current.value);
-      const event = apply(record);
-      if (event === undefined) return this.picture(current.value);
-      const transaction = this.deps.state.transaction().require('node', nodeId, current).put('node', nodeId, record);
-      await this.deps.state.commit(transaction.event({ ...about(record), ...event }));
-      return this.picture(record);
+    return mutate(this.deps, method, request, () => {
+      const current = this.found(request.nodeId);
+      const decided = decide(current.value);
+      if (decided === undefined) return { result: this.picture(current.value) };
+      const { after, ...event } = decided;
+      const transaction = this.deps.state
+        .transaction()
+        .require('node', after.id, current)
+        .put('node', after.id, after)
+        .event({ ...about(after, request), ...event });
+      return { result: this.picture(after), transaction };
     });
   }
 
@@ -248,28 +238,11 @@ export class NodeHandlers {
   }
 }
 
-function about(record: NodeRecord) {
-  return { severity: Severity.INFO, category: Category.MEMBERSHIP, nodeId: record.id };
+interface NodeMutationRequest {
+  readonly nodeId: string;
+  readonly requestId: string;
 }
 
-interface TaintRemoval {
-  readonly key: string;
-  readonly effect: Taint_Effect | undefined;
-}
-
-function parseTaintRemoval(text: string, index: number): TaintRemoval {
-  const [key = '', effect] = text.split(':');
-  if (effect === undefined) return { key, effect: undefined };
-  const known = Taint_Effect[effect as keyof typeof Taint_Effect];
-  if (typeof known === 'number') return { key, effect: known };
-  throw new InvalidInputError([
-    {
-      field: `remove_taints[${index}]`,
-      message: `"${effect}" is no effect; write NO_SCHEDULE, PREFER_NO_SCHEDULE or NO_EXECUTE`,
-    },
-  ]);
-}
-
-function matchesRemoval(taint: { readonly key: string; readonly effect: Taint_Effect }, removal: TaintRemoval): boolean {
-  return taint.key === removal.key && (removal.effect === undefined || taint.effect === removal.effect);
+function about({ id }: NodeRecord, { requestId }: { readonly requestId: string }) {
+  return { severity: Severity.INFO, category: Category.MEMBERSHIP, nodeId: id, requestId };
 }

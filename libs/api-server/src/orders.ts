@@ -12,21 +12,31 @@ import type { ReplicaRecord } from '@cloudless/api/store';
 import { isLive, type ClusterView } from '@cloudless/cluster-state';
 import type { ApiServerDeps } from './ports.js';
 
-type OrderDeps = Pick<ApiServerDeps, 'state' | 'log'>;
+type OrderDeps = Pick<ApiServerDeps, 'state'>;
 
 /** Orders that the node's records ask for and the agent has not acknowledged. */
 export function ordersFor(deps: OrderDeps, nodeId: string, acknowledged: ReadonlyMap<string, bigint>): readonly Order[] {
   return [...deps.state.view().replicasOn(nodeId)].flatMap(({ value }) => {
-    const order = (acknowledged.get(value.id) ?? -1n) < value.orderRevision ? orderFor(deps, value) : undefined;
+    const order = isAcknowledged(deps, value, acknowledged) ? undefined : orderFor(deps, value);
     return order === undefined ? [] : [order];
   });
 }
 
+/** The agent holds the newest order of the replica. */
+export function isAcknowledged({ state }: OrderDeps, replica: ReplicaRecord, acknowledged: ReadonlyMap<string, bigint>): boolean {
+  return (acknowledged.get(replica.id) ?? -1n) >= state.toOrderRevision(replica.orderRevision);
+}
+
+/** Lost with its node, it has ended for us only: its agent still has to hear of it. */
+export function isTombstone({ lost, phase }: ReplicaRecord): boolean {
+  return lost && phase !== Phase.STOPPED;
+}
+
 /** What the record of a replica asks of its agent; undefined when that is nothing any more. */
 export function orderFor({ state }: OrderDeps, replica: ReplicaRecord): Order | undefined {
-  const common = { epoch: state.epoch, orderRevision: replica.orderRevision, replicaId: replica.id, workloadUid: replica.uid };
-  // One that was lost with its node has ended for us only: its agent still has to hear of it.
-  if (!isLive(replica) && !(replica.lost && replica.phase !== Phase.STOPPED)) return undefined;
+  const orderRevision = state.toOrderRevision(replica.orderRevision);
+  const common = { epoch: state.epoch, orderRevision, replicaId: replica.id, workloadUid: replica.uid };
+  if (!isLive(replica) && !isTombstone(replica)) return undefined;
   if (!replica.desiredRunning) {
     return create(OrderSchema, {
       ...common,
@@ -38,46 +48,35 @@ export function orderFor({ state }: OrderDeps, replica: ReplicaRecord): Order | 
   const spec = view.version(replica.uid, replica.version)?.template;
   if (workload === undefined || spec === undefined) return undefined;
   const { namespace, name } = workload;
-  const start = create(StartOrderSchema, { namespace, workload: name, version: replica.version, slot: replica.slot, spec });
+  const start = create(StartOrderSchema, {
+    namespace,
+    workload: name,
+    version: replica.version,
+    slot: replica.slot,
+    spec,
+    ...(replica.stopAfter === undefined ? {} : { stopAfter: replica.stopAfter }),
+  });
   return create(OrderSchema, { ...common, order: { case: 'start', value: start } });
 }
 
-/** The record of a replica is gone: its agent may drop what it kept of it. */
-export function forgetOrder({ state }: OrderDeps, replicaId: string, workloadUid: string): Order {
-  return create(OrderSchema, {
-    epoch: state.epoch,
-    orderRevision: state.view().revision,
-    replicaId,
-    workloadUid,
-    order: { case: 'forget', value: create(ForgetOrderSchema) },
-  });
-}
-
-/** No record says that this replica belongs on this node. */
-export function isOrphan(view: ClusterView, nodeId: string, { replicaId }: ReplicaReport): boolean {
-  return view.replica(replicaId)?.value.nodeId !== nodeId;
+/** No record says that this replica belongs on this node, or the record says that it has ended and yet it runs. */
+export function isOrphan(view: ClusterView, nodeId: string, { replicaId, phase }: ReplicaReport): boolean {
+  const record = view.replica(replicaId)?.value;
+  if (record?.nodeId !== nodeId) return true;
+  return phase <= Phase.STOPPING && !isLive(record) && !isTombstone(record);
 }
 
 /**
- * The order for an orphan. One that has ended is forgotten, one that runs is stopped, one that is stopping is left to it;
- * but one whose order is newer than our store proves that the store went back in time: it is kept.
+ * The order for an orphan: one that has ended is forgotten, one that runs is stopped, one that is stopping is left to it. One
+ * whose order is newer than the store can have given is kept: the store went back in time.
  */
-export function orphanOrder(deps: OrderDeps, report: ReplicaReport): Order | undefined {
-  const { state, log } = deps;
-  const { revision } = state.view();
+export function orphanOrder({ state }: OrderDeps, report: ReplicaReport): Order | undefined {
+  const { orderRevision: newest, epoch } = state;
   const { replicaId, workloadUid, orderRevision, phase } = report;
-  if (orderRevision > revision) {
-    log.error('replica has a newer order than the store', { replicaId, orderRevision: String(orderRevision) });
-    return undefined;
-  }
-  if (phase > Phase.STOPPING) return forgetOrder(deps, replicaId, workloadUid);
-  if (phase === Phase.STOPPING) return undefined;
-  log.warn('orphan is stopped', { replicaId, workloadId: workloadUid });
-  return create(OrderSchema, {
-    epoch: state.epoch,
-    orderRevision: revision,
-    replicaId,
-    workloadUid,
-    order: { case: 'stop', value: create(StopOrderSchema, { reason: 'no record says that this replica belongs here' }) },
-  });
+  if (orderRevision > newest || phase === Phase.STOPPING) return undefined;
+  const common = { epoch, orderRevision: newest, replicaId, workloadUid };
+  if (phase > Phase.STOPPING)
+    return create(OrderSchema, { ...common, order: { case: 'forget', value: create(ForgetOrderSchema) } });
+  const stop = create(StopOrderSchema, { reason: 'no record says that this replica belongs here' });
+  return create(OrderSchema, { ...common, order: { case: 'stop', value: stop } });
 }

@@ -9,7 +9,7 @@ import type {
   WorkloadSpec,
 } from '@cloudless/api';
 import type { NodeRecord, ReplicaRecord, WorkloadRecord } from '@cloudless/api/store';
-import type { Clock, Log, Random } from '@cloudless/base';
+import type { Clock, Log, Meter, Random, Tracer } from '@cloudless/base';
 import type { ClusterState } from '@cloudless/cluster-state';
 import type { HandlerContext } from '@connectrpc/connect';
 
@@ -35,8 +35,12 @@ export interface NodeLiveness {
   disconnected(nodeId: string, session: number): void;
   report(nodeId: string, conditions: readonly Condition[], usage?: NodeUsage): void;
   forget(nodeId: string): void;
+  /** Somebody has made sure that it is dead: it holds no replacement back. */
+  confirmLost(nodeId: string): void;
   status(nodeId: string): NodeNow;
   subscribe(listener: (nodeId: string) => void): () => void;
+  /** Called with the id of a node that has reported its usage. */
+  onUsage(listener: (nodeId: string) => void): () => void;
 }
 
 /** Makes the API's picture of records. */
@@ -71,6 +75,8 @@ export interface Placements {
 
 /** The connection a call came in on. */
 export interface CallConnection {
+  /** Where the caller is; empty inside of one process. */
+  readonly remoteAddress: string;
   onPing(listener: () => void): () => void;
   onClose(listener: () => void): () => void;
 }
@@ -95,5 +101,11 @@ export interface ApiServerDeps {
   /** Why the limits of a spec leave an update no move; undefined when there is one. */
   readonly impossibleLimitsOf: (spec: WorkloadSpec) => string | undefined;
   readonly connectionOf: (context: HandlerContext) => CallConnection | undefined;
+  /** Of the program, as in `0.1.0`. */
+  readonly version: string;
   readonly timings: SessionTimings;
+  /** Default: nothing is measured. */
+  readonly meter?: Meter;
+  /** Default: nothing is traced. */
+  readonly tracer?: Tracer;
 }

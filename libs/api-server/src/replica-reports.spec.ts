@@ -46,9 +46,21 @@ describe('a report', () => {
       says: { phase: Phase.STOPPED },
       is: { phase: Phase.STOPPED },
     },
+    {
+      name: 'says why the last container ended',
+      was: { lastEndReason: 'exit code 1' },
+      says: { phase: Phase.RUNNING, lastEndReason: 'liveness probe: HTTP 500 from /livez, 3 of 3 failed' },
+      is: { lastEndReason: 'liveness probe: HTTP 500 from /livez, 3 of 3 failed' },
+    },
+    {
+      name: 'that knows of no end leaves what was known',
+      was: { lastEndReason: 'exit code 1' },
+      says: { phase: Phase.RUNNING },
+      is: { lastEndReason: 'exit code 1' },
+    },
   ])('$name', ({ was, says, is }) => {
-    const once = mergeReport(record(was), report(says), 1_000);
+    const once = mergeReport(record(was), report(says), 1_000, true);
     expect(once).toMatchObject(is);
-    expect(mergeReport(once, report(says), 2_000)).toEqual(once); // twice is as good as once
+    expect(mergeReport(once, report(says), 2_000, true)).toEqual(once); // twice is as good as once
   });
 });

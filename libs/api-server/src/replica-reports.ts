@@ -8,8 +8,9 @@ import {
   type ReplicaReport,
 } from '@cloudless/api';
 import { ReplicaRecordSchema, type ReplicaRecord } from '@cloudless/api/store';
-import { WorkQueue, errorFields, errorKindOf, type WorkResult } from '@cloudless/base';
-import { copyReplica, isLive, type ClusterView, type EventInit } from '@cloudless/cluster-state';
+import { type Counter, noMeter, WorkQueue, logFailure, errorKindOf, type WorkResult } from '@cloudless/base';
+import { LeadershipLostError, copyReplica, isLive, type ClusterView, type EventInit } from '@cloudless/cluster-state';
+import { FlappingEvents } from './flapping-events.js';
 import type { ApiServerDeps } from './ports.js';
 
 /** A replica and its event each; what is left of the 100 is for a second event. */
@@ -25,13 +26,19 @@ export class ReplicaReports {
   private readonly writing = new Set<string>();
   private readonly waiters = new Map<string, (() => void)[]>();
   private readonly queue: WorkQueue<string>;
+  private readonly flapping: FlappingEvents;
+  private readonly taken: Counter;
 
   constructor(private readonly deps: ApiServerDeps) {
+    this.flapping = new FlappingEvents(deps.clock);
+    const { meter = noMeter } = deps;
+    this.taken = meter.counter({ name: 'cloudless_replica_reports_total', help: 'Reports of replicas that agents have sent.' });
     this.queue = new WorkQueue<string>({
+      metrics: { meter, loop: 'reports' },
       clock: deps.clock,
       random: deps.random,
       handle: (nodeId) => this.writeAndTell(nodeId),
-      onError: (nodeId, reason) => deps.log.error('report not written', { nodeId, ...errorFields(reason) }),
+      onError: (nodeId, reason) => logFailure(deps.log, 'report not written', reason, { nodeId }),
       backoff: { firstMs: 10, maxMs: 1_000, jitter: 0.2 },
       concurrency: 64,
     });
@@ -39,6 +46,7 @@ export class ReplicaReports {
 
   /** Takes a report in; it is written soon. */
   take(nodeId: string, report: ReplicaReport): void {
+    this.taken.add();
     const reports = this.waiting.get(nodeId) ?? new Map<string, ReplicaReport>();
     reports.set(report.replicaId, report);
     this.waiting.set(nodeId, reports);
@@ -68,38 +76,56 @@ export class ReplicaReports {
     }
   }
 
+  /** What is left for a node when nothing is to be written now. */
+  private rest(nodeId: string): WorkResult {
+    if (this.waiting.has(nodeId)) return { kind: 'again' };
+    const delayMs = this.flapping.nextDueMs(nodeId);
+    return delayMs === undefined ? { kind: 'done' } : { kind: 'after', delayMs };
+  }
+
   private async write(nodeId: string): Promise<WorkResult> {
     const { state, clock } = this.deps;
-    const reports = this.waiting.get(nodeId);
-    if (reports === undefined) return { kind: 'done' };
+    const reports = this.waiting.get(nodeId) ?? new Map<string, ReplicaReport>();
     const view = state.view();
     const transaction = state.transaction();
+    for (const event of this.flapping.due(nodeId)) {
+      if (view.replica(event.replicaId ?? '') !== undefined) transaction.event(event);
+    }
     const taken: ReplicaReport[] = [];
     for (const report of [...reports.values()].slice(0, MAX_REPORTS_PER_COMMIT)) {
       reports.delete(report.replicaId);
       taken.push(report);
       const stored = view.replica(report.replicaId);
       if (stored === undefined || stored.value.nodeId !== nodeId) continue;
-      const next = mergeReport(stored.value, report, clock.wallTime());
+      const isNewest = report.orderRevision >= state.toOrderRevision(stored.value.orderRevision);
+      const next = mergeReport(stored.value, report, clock.wallTime(), isNewest);
       if (equals(ReplicaRecordSchema, stored.value, next)) continue;
       transaction.updateReplica(stored, next);
       const event = eventOf(stored.value, next, view.workload(next.uid)?.value);
-      if (event !== undefined) transaction.event(event);
+      const told = event === undefined ? undefined : this.flapping.admit(nodeId, event);
+      if (told !== undefined) transaction.event({ ...told, causedBy: causeOf(view, told) });
     }
     if (reports.size === 0) this.waiting.delete(nodeId);
-    const rest: WorkResult = { kind: this.waiting.has(nodeId) ? 'again' : 'done' };
-    if (transaction.size === 0) return rest;
+    if (transaction.size === 0) return this.rest(nodeId);
     try {
-      await state.commit(transaction);
+      await state.write(transaction);
       return { kind: 'again' };
     } catch (reason) {
       // Not written: they wait again, unless the agent has said something newer meanwhile.
       const newer = this.waiting.get(nodeId) ?? new Map<string, ReplicaReport>();
       this.waiting.set(nodeId, new Map([...taken.map((report) => [report.replicaId, report] as const), ...newer]));
+      if (reason instanceof LeadershipLostError) return { kind: 'done' };
       if (errorKindOf(reason) !== 'conflict') throw reason;
-      return { kind: state.isLeading ? 'again' : 'retry' };
+      return { kind: 'again' };
     }
   }
+}
+
+/** What ends or flaps by itself has no cause here; anything else follows from what was last told of the replica. */
+function causeOf(view: ClusterView, { reason, replicaId = '' }: EventInit) {
+  if (reason === 'ReplicaRestarted' || reason === 'ReplicaNotReady') return undefined;
+  const last = view.lastEventOfReplica(replicaId);
+  return last?.reason === reason ? undefined : last;
 }
 
 /** The reports of replicas that the agent, by its whole inventory, does not have although it should. */
@@ -119,8 +145,11 @@ export function missingReports(view: ClusterView, nodeId: string, known: Readonl
   });
 }
 
-/** The record with what the agent saw. Phases only go forward; a replica that was asked to stop has stopped however it ended. */
-export function mergeReport(record: ReplicaRecord, report: ReplicaReport, wallTimeMs: number): ReplicaRecord {
+/**
+ * The record with what the agent saw. Phases only go forward; a replica that was asked to stop has stopped however it ended.
+ * @param isNewest - The agent holds the newest order of the replica.
+ */
+export function mergeReport(record: ReplicaRecord, report: ReplicaReport, wallTimeMs: number, isNewest: boolean): ReplicaRecord {
   const hasEnded = report.phase > Phase.STOPPING;
   // The end of a lost one is the confirmation that is waited for; any other that has ended is history.
   if (record.lost || !isLive(record)) {
@@ -138,6 +167,8 @@ export function mergeReport(record: ReplicaRecord, report: ReplicaReport, wallTi
     earlierContainerIds: report.earlierContainerIds,
   });
   if (report.lastExitCode !== undefined) next.lastExitCode = report.lastExitCode;
+  if (isNewest) next.stopAfterUnconfirmed = false;
+  if (report.lastEndReason !== '') next.lastEndReason = report.lastEndReason;
   const becameReady = ready && (!record.ready || record.containerId !== report.containerId);
   if (becameReady) next.readySince = timestampFromMs(wallTimeMs);
   else if (!ready) delete next.readySince;
@@ -157,7 +188,8 @@ function eventOf(
     nodeId: after.nodeId,
   };
   if (after.restarts > before.restarts) {
-    const why = after.lastExitCode === undefined ? after.reason : `exit code ${after.lastExitCode}`;
+    const code = after.lastExitCode === undefined ? after.reason : `exit code ${after.lastExitCode}`;
+    const why = after.lastEndReason === '' ? code : after.lastEndReason;
     return {
       ...about,
       severity: Severity.WARNING,
@@ -168,6 +200,10 @@ function eventOf(
   if (after.phase === before.phase) {
     if (!before.ready && after.ready) {
       return { ...about, severity: Severity.INFO, reason: 'ReplicaReady', message: `replica ${after.id} is ready` };
+    }
+    if (before.ready && !after.ready && after.phase === Phase.RUNNING) {
+      const message = `replica ${after.id} is not ready: ${after.reason}`;
+      return { ...about, severity: Severity.WARNING, reason: 'ReplicaNotReady', message };
     }
     return undefined;
   }

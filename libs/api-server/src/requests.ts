@@ -1,72 +1,85 @@
 import { createHash } from 'node:crypto';
-import { clone, create, fromBinary, toBinary } from '@bufbuild/protobuf';
-import type { DescMessage, MessageShape } from '@bufbuild/protobuf';
+import { clone, create, fromBinary, isMessage, toBinary } from '@bufbuild/protobuf';
+import type { DescMessage, DescMethodUnary, MessageShape } from '@bufbuild/protobuf';
 import { timestampFromMs } from '@bufbuild/protobuf/wkt';
-import { WorkloadSchema, type Workload } from '@cloudless/api';
-import { RequestRecordSchema } from '@cloudless/api/store';
+import { WorkloadSchema } from '@cloudless/api';
+import { RequestRecordSchema, type RequestRecord } from '@cloudless/api/store';
 import { InvalidInputError } from '@cloudless/base';
 import type { ClusterView, Transaction } from '@cloudless/cluster-state';
 import { withoutConflict } from './conflicts.js';
+import type { AuditLog } from './audit.js';
 import type { ApiServerDeps } from './ports.js';
 
 /** What a mutation decided on one view of the state. */
-export interface Mutation {
+export interface Mutation<Result> {
   /** What the caller gets, as of this mutation. */
-  readonly result: Workload;
+  readonly result: Result;
   /** Absent: there is nothing to write. */
   readonly transaction?: Transaction;
 }
 
-/** After this many conflicts in a row somebody else is writing the same workload all the time. */
+/** After this many conflicts in a row somebody else is writing the same record all the time. */
 const MAX_ATTEMPTS = 8;
 
 /**
  * Runs a mutation: reads, decides, commits, and starts over when something it had read changed. With a request id the
  * result is kept in the same transaction, so that a retry gets it again and applies nothing.
- * @param decide - Called with the present view; must not wait.
+ * @param decide - Called with the present view. It may wait, but not between what it reads and what it decides from that.
  */
-export async function mutate<Desc extends DescMessage>(
-  deps: ApiServerDeps,
-  method: string,
-  schema: Desc,
-  request: MessageShape<Desc> & { readonly requestId: string },
-  decide: (view: ClusterView) => Mutation,
-): Promise<Workload> {
-  const bodyHash = request.requestId === '' ? new Uint8Array() : hashOf(schema, request);
-  return withoutConflict(deps.state, MAX_ATTEMPTS, async () => {
+export async function mutate<Request extends DescMessage, Response extends DescMessage>(
+  deps: Pick<ApiServerDeps, 'state' | 'clock' | 'tracer'> & { readonly audit: AuditLog },
+  method: DescMethodUnary<Request, Response>,
+  request: MessageShape<Request> & { readonly requestId: string },
+  decide: (view: ClusterView) => Mutation<MessageShape<Response>> | Promise<Mutation<MessageShape<Response>>>,
+): Promise<MessageShape<Response>> {
+  const { requestId } = request;
+  const bodyHash = requestId === '' ? new Uint8Array() : hashOf(method.input, request);
+  return withoutConflict(MAX_ATTEMPTS, async () => {
     const view = deps.state.view();
-    const earlier = request.requestId === '' ? undefined : view.request(request.requestId);
+    const earlier = requestId === '' ? undefined : view.request(requestId);
     if (earlier !== undefined) return repeat(earlier.value, method, bodyHash);
-    const { result, transaction = request.requestId === '' ? undefined : deps.state.transaction() } = decide(view);
+    let decided: Mutation<MessageShape<Response>>;
+    try {
+      decided = await decide(view);
+    } catch (reason) {
+      // While it waited, another call may have carried out the same request.
+      const meanwhile = requestId === '' ? undefined : deps.state.view().request(requestId);
+      if (meanwhile === undefined) throw reason;
+      return repeat(meanwhile.value, method, bodyHash);
+    }
+    const { result, transaction = requestId === '' ? undefined : deps.state.transaction() } = decided;
     if (transaction === undefined) return result;
-    if (request.requestId !== '') {
+    if (requestId !== '') {
       const record = create(RequestRecordSchema, {
-        method,
+        method: method.name,
         bodyHash,
-        workloadUid: result.uid,
-        response: toBinary(WorkloadSchema, withoutReplicas(result)),
+        workloadUid: isMessage(result, WorkloadSchema) ? result.uid : '',
+        response: toBinary(method.output, toKept(result)),
         at: timestampFromMs(deps.clock.wallTime()),
       });
-      transaction.require('request', request.requestId, 'absent').put('request', request.requestId, record);
+      transaction.require('request', requestId, 'absent').put('request', requestId, record);
     }
-    await deps.state.commit(transaction);
+    // What the commit sets off may begin before it returns.
+    if (isMessage(result, WorkloadSchema)) deps.tracer?.mark(result.uid);
+    await deps.audit.actOf(request).commit(transaction);
     return result;
   });
 }
 
 /** What is kept must stay small, whatever the size of the workload; its replicas will have changed by the time of a retry anyway. */
-function withoutReplicas(workload: Workload): Workload {
-  const kept = clone(WorkloadSchema, workload);
+function toKept<Result>(result: Result): Result {
+  if (!isMessage(result, WorkloadSchema)) return result;
+  const kept = clone(WorkloadSchema, result);
   if (kept.status !== undefined) kept.status.replicas = [];
-  return kept;
+  return kept as Result;
 }
 
-function repeat(
-  record: { readonly method: string; readonly bodyHash: Uint8Array; readonly response: Uint8Array },
-  method: string,
+function repeat<Request extends DescMessage, Response extends DescMessage>(
+  record: RequestRecord,
+  method: DescMethodUnary<Request, Response>,
   bodyHash: Uint8Array,
-): Workload {
-  if (record.method !== method || Buffer.compare(record.bodyHash, bodyHash) !== 0) {
+): MessageShape<Response> {
+  if (record.method !== method.name || Buffer.compare(record.bodyHash, bodyHash) !== 0) {
     throw new InvalidInputError([
       {
         field: 'request_id',
@@ -74,7 +87,7 @@ function repeat(
       },
     ]);
   }
-  return fromBinary(WorkloadSchema, record.response);
+  return fromBinary(method.output, record.response);
 }
 
 function hashOf<Desc extends DescMessage>(schema: Desc, request: MessageShape<Desc>): Uint8Array {

@@ -9,6 +9,7 @@ import {
   type CoordinatorMessage,
   type HeartbeatRequest,
   type HeartbeatResponse,
+  type Hello,
   type OpenTunnel,
   type Order,
   type ReplicaReport,
@@ -16,14 +17,17 @@ import {
   type Welcome,
 } from '@cloudless/api';
 import type { ReplicaRecord } from '@cloudless/api/store';
-import { CloudlessError, errorFields, type Timer } from '@cloudless/base';
+import { CloudlessError, errorFields, type Timer, noMeter } from '@cloudless/base';
 import type { RecordChange } from '@cloudless/cluster-state';
 import type { HandlerContext } from '@connectrpc/connect';
 import { PROTOCOL, admit } from './admission.js';
-import { forgetOrder, isOrphan, orderFor, ordersFor, orphanOrder } from './orders.js';
+import { isAcknowledged, isOrphan, orderFor, ordersFor, orphanOrder } from './orders.js';
+import { Orphans } from './orphans.js';
+import { OrderMetrics } from './order-metrics.js';
 import { Outbox } from './outbox.js';
 import type { ApiServerDeps } from './ports.js';
 import { ReplicaReports, missingReports } from './replica-reports.js';
+import { StoreAge } from './store-age.js';
 
 /** An order that was not acknowledged is sent again after this long. */
 const RESEND_MS = 1_000;
@@ -31,13 +35,15 @@ const RESEND_MS = 1_000;
 /** One agent that is connected. */
 interface Session {
   readonly nodeId: string;
+  /** Newest leadership it had taken orders from when the session began. */
+  readonly highestEpoch: bigint;
   readonly outbox: Outbox<CoordinatorMessage>;
   /** Newest order per replica that the agent has acknowledged. */
   readonly acknowledged: Map<string, bigint>;
   /** When an order was last sent, on the monotonic clock. */
   readonly sentAt: Map<string, number>;
-  /** What it runs and should not, as last reported. */
-  readonly orphans: Map<string, ReplicaReport>;
+  /** What it has and should not. */
+  readonly orphans: Orphans;
   /** The inventory so far, by replica id; undefined once it is complete. */
   inventory: Map<string, ReplicaReport> | undefined;
   /** Its number among the sessions that are alive; undefined until the inventory is written. */
@@ -60,18 +66,42 @@ export interface TunnelRequests {
   withdrawTunnel(nodeId: string, tunnelId: string): void;
 }
 
+/** About the time it takes to admit one agent on one core of a small machine; what returns at once is spread accordingly. */
+const ADMISSION_MS = 0.5;
+/** An agent that has nobody to talk to asks at least so often. */
+const MAX_PAUSE_MS = { least: 1_000, most: 10_000 };
+/** Share of the lease that the first dial may wait: a single broken connection must not cost a node its lease. */
+const SPREAD_SHARE = 1 / 3;
+
+/** How agents are to come back when all lose their sessions at once. */
+function reconnectSpans(nodes: number, leaseMs: number): Pick<Welcome, 'reconnectSpread' | 'reconnectPauseMax'> {
+  const allMs = nodes * ADMISSION_MS;
+  return {
+    reconnectSpread: durationFromMs(Math.min(allMs, leaseMs * SPREAD_SHARE)),
+    reconnectPauseMax: durationFromMs(Math.min(MAX_PAUSE_MS.most, Math.max(MAX_PAUSE_MS.least, allMs))),
+  };
+}
+
 /** Speaks with agents: takes their reports, pushes orders at once and again until they are acknowledged. */
 export class SessionHub implements TunnelRequests {
   private readonly sessions = new Map<string, Session>();
   private readonly reports: ReplicaReports;
+  private readonly age: StoreAge;
+  private readonly orders: OrderMetrics;
   private readonly unsubscribes: (() => void)[];
   private timer: Timer | undefined;
+  /** Registered nodes. */
+  private nodeCount: number;
   private tunnels: TunnelNotices = { refused: () => undefined, gone: () => undefined, lost: () => undefined };
 
   constructor(private readonly deps: ApiServerDeps) {
     this.reports = new ReplicaReports(deps);
+    this.age = new StoreAge(deps);
+    this.orders = new OrderMetrics(deps);
+    this.nodeCount = [...deps.state.view().nodes()].length;
     this.unsubscribes = [
-      deps.state.subscribe((changes) => this.push(changes)),
+      this.showSessions(),
+      deps.state.subscribe((changes) => this.announce(changes)),
       deps.nodes.subscribe((nodeId) => this.dropLost(nodeId)),
     ];
     this.arm();
@@ -116,7 +146,8 @@ export class SessionHub implements TunnelRequests {
     const hello = first.done === true ? undefined : first.value.message;
     if (hello?.case !== 'hello') throw new CloudlessError('invalid', 'message: the first message of a session must be hello');
     await admit(this.deps, hello.value);
-    const session = this.open(hello.value.nodeId);
+    this.age.hello(hello.value);
+    const session = this.open(hello.value);
     nodes.report(session.nodeId, hello.value.conditions);
     const connection = this.deps.connectionOf(context);
     const unsubscribes = [connection?.onPing(() => this.heard(session)), connection?.onClose(() => this.leave(session))];
@@ -124,7 +155,11 @@ export class SessionHub implements TunnelRequests {
     void this.read(session, incoming);
     try {
       yield create(CoordinatorMessageSchema, { message: { case: 'welcome', value: this.welcome() } });
-      yield* session.outbox.drain(clock, context.signal);
+      for await (const message of session.outbox.drain(clock, context.signal)) {
+        // Not even one that was on its way; it is sent again when the state was accepted.
+        if (message.message.case === 'order' && this.deps.state.restored !== undefined) continue;
+        yield message;
+      }
     } finally {
       for (const unsubscribe of unsubscribes) unsubscribe?.();
       this.leave(session);
@@ -140,7 +175,11 @@ export class SessionHub implements TunnelRequests {
     await admit(this.deps, hello);
     const { nodeId } = hello;
     const reports = inventory?.replicas ?? [];
-    for (const report of reports) this.reports.take(nodeId, report);
+    this.age.hello(hello);
+    for (const report of reports) {
+      this.age.report(nodeId, hello.highestEpoch, report);
+      this.reports.take(nodeId, report);
+    }
     if (inventory?.last === true) this.settleMissing(nodeId, new Set(reports.map(({ replicaId }) => replicaId)));
     if (nodes.status(nodeId).alive) nodes.heard(nodeId);
     else {
@@ -149,13 +188,13 @@ export class SessionHub implements TunnelRequests {
     }
     nodes.report(nodeId, request.usage?.conditions ?? hello.conditions, request.usage?.usage);
     const acknowledged = new Map(reports.map((report) => [report.replicaId, report.orderRevision]));
-    const view = this.deps.state.view();
-    const orphans = reports.filter((report) => isOrphan(view, nodeId, report));
+    const { state } = this.deps;
+    const orphans = reports.filter((report) => isOrphan(state.view(), nodeId, report));
     const orders = [
       ...ordersFor(this.deps, nodeId, acknowledged),
       ...orphans.flatMap((report) => orphanOrder(this.deps, report) ?? []),
     ];
-    return create(HeartbeatResponseSchema, { welcome: this.welcome(), orders });
+    return create(HeartbeatResponseSchema, { welcome: this.welcome(), orders: state.restored === undefined ? orders : [] });
   }
 
   private welcome(): Welcome {
@@ -167,24 +206,41 @@ export class SessionHub implements TunnelRequests {
       lease: durationFromMs(timings.leaseMs),
       pingInterval: durationFromMs(timings.pingMs),
       usageInterval: durationFromMs(timings.usageMs),
+      ...reconnectSpans(this.nodeCount, timings.leaseMs),
     });
   }
 
   /** A new session takes the place of an older one of the same node. */
-  private open(nodeId: string): Session {
+  private open({ nodeId, highestEpoch }: Hello): Session {
     const older = this.sessions.get(nodeId);
     if (older !== undefined) this.leave(older);
     const session: Session = {
       nodeId,
+      highestEpoch,
       outbox: new Outbox(),
       acknowledged: new Map(),
       sentAt: new Map(),
-      orphans: new Map(),
+      orphans: new Orphans(this.deps, nodeId, RESEND_MS, (order) => this.push(session, order)),
       inventory: new Map(),
       number: undefined,
     };
     this.sessions.set(nodeId, session);
     return session;
+  }
+
+  /** @returns Ends that. */
+  private showSessions(): () => void {
+    const { meter = noMeter } = this.deps;
+    const open = meter.gauge({
+      name: 'cloudless_sessions',
+      help: 'Agents that are connected, by whether their inventory has been taken in.',
+      labels: ['admitted'],
+    });
+    return meter.onExpose(() => {
+      const admitted = [...this.sessions.values()].filter(({ number }) => number !== undefined).length;
+      open.set(admitted, { admitted: 'true' });
+      open.set(this.sessions.size - admitted, { admitted: 'false' });
+    });
   }
 
   /** Ends a session; doing so again changes nothing. */
@@ -250,6 +306,7 @@ export class SessionHub implements TunnelRequests {
           replicaId: message.value.replicaId,
           reason: message.value.reason,
         });
+        this.age.refused(nodeId, message.value);
         return;
       case 'tunnelRefused':
         this.tunnels.refused(nodeId, message.value);
@@ -268,29 +325,26 @@ export class SessionHub implements TunnelRequests {
     if (inventory === undefined) return;
     session.inventory = undefined;
     this.settleMissing(nodeId, new Set(inventory.keys()));
-    for (const order of ordersFor(this.deps, nodeId, session.acknowledged)) this.send(session, order);
+    // Before any order: what the agent should have and has not is over, and must not be started again.
     await this.reports.written(nodeId);
     if (!this.isCurrent(session)) return;
+    for (const order of ordersFor(this.deps, nodeId, session.acknowledged)) this.send(session, order);
     // A record may have gone while the inventory came in.
-    for (const report of inventory.values()) this.minding(session, report);
+    for (const report of inventory.values()) session.orphans.take(report);
     session.number = this.deps.nodes.connected(nodeId);
+    session.outbox.push('admitted', create(CoordinatorMessageSchema, { message: { case: 'admitted', value: {} } }));
   }
 
   private takeReport(session: Session, report: ReplicaReport): void {
-    const known = session.acknowledged.get(report.replicaId) ?? -1n;
-    if (report.orderRevision > known) session.acknowledged.set(report.replicaId, report.orderRevision);
+    const { replicaId, orderRevision } = report;
+    // What the inventory shows was there before this session; later on the agent may hold what we have just sent.
+    this.age.report(session.nodeId, session.inventory === undefined ? 0n : session.highestEpoch, report);
+    const known = session.acknowledged.get(replicaId) ?? -1n;
+    // 0: it waits for its order to be repeated.
+    if (orderRevision > known || orderRevision === 0n) session.acknowledged.set(replicaId, orderRevision);
+    this.orders.reported(session, replicaId, orderRevision);
     this.reports.take(session.nodeId, report);
-    this.minding(session, report);
-  }
-
-  /** Looks after a replica that should not be there, until it is gone. */
-  private minding(session: Session, report: ReplicaReport): void {
-    const { replicaId } = report;
-    session.orphans.delete(replicaId);
-    if (!isOrphan(this.deps.state.view(), session.nodeId, report)) return;
-    const order = orphanOrder(this.deps, report);
-    if (order?.order.case !== 'forget') session.orphans.set(replicaId, report);
-    if (order !== undefined && (order.order.case === 'forget' || this.isDue(session, replicaId))) this.send(session, order);
+    if (!session.orphans.take(report)) session.acknowledged.delete(replicaId);
   }
 
   /** What the store says of replicas that the agent, by its whole inventory, does not have. */
@@ -298,31 +352,36 @@ export class SessionHub implements TunnelRequests {
     for (const report of missingReports(this.deps.state.view(), nodeId, known)) this.reports.take(nodeId, report);
   }
 
-  /** Pushes what a commit changed to the agents it concerns. */
-  private push(changes: readonly RecordChange[]): void {
+  /** Sends what a commit changed to the agents it concerns. */
+  private announce(changes: readonly RecordChange[]): void {
     for (const { kind, before, after } of changes) {
+      if (kind === 'node') this.nodeCount += Number(after !== undefined) - Number(before !== undefined);
       if (kind !== 'replica') continue;
       const [was, is] = [before as ReplicaRecord | undefined, after as ReplicaRecord | undefined];
       const session = this.sessions.get((is ?? was)?.nodeId ?? '');
       if (session === undefined || session.inventory !== undefined) continue;
       if (is === undefined) {
         if (was !== undefined) this.forget(session, was);
-      } else if ((session.acknowledged.get(is.id) ?? -1n) < is.orderRevision && was?.orderRevision !== is.orderRevision) {
+      } else if (was?.orderRevision !== is.orderRevision && !isAcknowledged(this.deps, is, session.acknowledged)) {
         const order = orderFor(this.deps, is);
         if (order !== undefined) this.send(session, order);
       }
     }
   }
 
-  private forget(session: Session, { id, uid }: ReplicaRecord): void {
-    session.acknowledged.delete(id);
-    session.sentAt.delete(id);
-    this.send(session, forgetOrder(this.deps, id, uid));
+  private forget(session: Session, replica: ReplicaRecord): void {
+    session.acknowledged.delete(replica.id);
+    session.sentAt.delete(replica.id);
+    session.orphans.recordGone(replica);
   }
 
   private send(session: Session, order: Order): void {
-    if (order.order.case === 'forget') session.sentAt.delete(order.replicaId);
-    else session.sentAt.set(order.replicaId, this.deps.clock.now());
+    session.sentAt.set(order.replicaId, this.deps.clock.now());
+    this.push(session, order);
+  }
+
+  private push(session: Session, order: Order): void {
+    this.orders.sent(session, order);
     session.outbox.push(
       `order/${order.replicaId}`,
       create(CoordinatorMessageSchema, { message: { case: 'order', value: order } }),
@@ -337,11 +396,11 @@ export class SessionHub implements TunnelRequests {
   }
 
   private resend(session: Session): void {
-    if (session.inventory !== undefined) return;
+    if (session.number === undefined || this.deps.state.restored !== undefined) return;
     for (const order of ordersFor(this.deps, session.nodeId, session.acknowledged)) {
       if (this.isDue(session, order.replicaId)) this.send(session, order);
     }
-    for (const report of [...session.orphans.values()]) this.minding(session, report);
+    session.orphans.repeat();
   }
 
   private isDue(session: Session, replicaId: string): boolean {

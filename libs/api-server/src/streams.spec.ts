@@ -13,6 +13,7 @@ import { ManualClock } from '@cloudless/base/testing';
 import type { ClusterState } from '@cloudless/cluster-state';
 import type { HandlerContext } from '@connectrpc/connect';
 import type { TunnelNotices } from './sessions.js';
+import { AuditLog } from './audit.js';
 import { StreamHandlers } from './streams.js';
 import { TunnelHub, type Tunnels } from './tunnels.js';
 
@@ -48,6 +49,11 @@ function stateOfTwo(): ClusterState {
   return { view: () => view, subscribe: () => () => undefined } as unknown as ClusterState;
 }
 
+function depsOfTwo(clock: ManualClock) {
+  const deps = { state: stateOfTwo(), clock, log: silentLog, connectionOf: () => undefined };
+  return { ...deps, audit: new AuditLog(deps) };
+}
+
 const context = (signal: AbortSignal) => ({ signal }) as HandlerContext;
 
 describe('logs of a workload', () => {
@@ -60,7 +66,7 @@ describe('logs of a workload', () => {
         await new Promise<void>((resolve) => signal.addEventListener('abort', () => resolve()));
       },
     };
-    const streams = new StreamHandlers({ state: stateOfTwo(), clock, log: silentLog }, tunnels);
+    const streams = new StreamHandlers(depsOfTwo(clock), tunnels);
     const request = create(StreamLogsRequestSchema, { name: 'web', follow: true });
     const counts = new Map<string, number>();
     const reading = (async () => {
@@ -91,7 +97,7 @@ describe('logs of a workload', () => {
         }
       },
     };
-    const streams = new StreamHandlers({ state: stateOfTwo(), clock, log: silentLog }, tunnels);
+    const streams = new StreamHandlers(depsOfTwo(clock), tunnels);
     const request = create(StreamLogsRequestSchema, { name: 'web' });
     await expect(streams.streamLogs(request, context(new AbortController().signal)).next()).rejects.toThrow('node-2');
     expect(open).toBe(0);
@@ -155,5 +161,71 @@ describe('a tunnel', () => {
       for (const caller of callers) caller.abort();
       await Promise.all(readings);
     }
+  });
+
+  it('that no agent dials in time fails, and its request is withdrawn', async () => {
+    const clock = new ManualClock();
+    const withdrawn: string[] = [];
+    const requests: OpenTunnel[] = [];
+    const sessions = {
+      announceTunnels: () => undefined,
+      requestTunnel: (_nodeId: string, request: OpenTunnel) => requests.push(request) > 0,
+      withdrawTunnel: (_nodeId: string, tunnelId: string) => void withdrawn.push(tunnelId),
+    };
+    const hub = new TunnelHub({ clock, random: createSeededRandom(1) }, sessions);
+    const outcome = hub.open('node-1', target, new AbortController().signal).next();
+    const failed = expect(outcome).rejects.toThrow('node "node-1" did not answer within 10000 ms');
+    await clock.advance(10_000);
+    await failed;
+    expect(requests[0]?.dialWithin?.seconds).toBe(10n);
+    expect(withdrawn).toEqual([requests[0]?.tunnelId]);
+    expect([hub.size, clock.pendingTimers]).toEqual([0, 0]);
+  });
+
+  it('whose agent says nothing when it has dialled is ended', async () => {
+    const { clock, hub } = hubOfSilence();
+    const mute = (async function* (): AsyncGenerator<TunnelFrame> {
+      await new Promise<void>(() => undefined);
+    })();
+    const outcome = hub.tunnel(mute, context(new AbortController().signal)).next();
+    const failed = expect(outcome).rejects.toMatchObject({ kind: 'deadline' });
+    await clock.advance(10_000);
+    await failed;
+  });
+
+  it('ends, and no other begins, when the hub is closed', async () => {
+    const { clock, hub, answers } = hubOfSilence();
+    const reading = expect(hub.open('node-1', target, new AbortController().signal).next()).rejects.toThrow('being stopped');
+    await clock.advance(1);
+    hub.close();
+    await reading;
+    await clock.advance(0);
+    expect(await answers[0]).toMatchObject({ done: true });
+    expect(hub.size).toBe(0);
+    await expect(hub.open('node-1', target, new AbortController().signal).next()).rejects.toThrow('being stopped');
+  });
+
+  it('has its place free at once when its caller goes, though the caller never comes back for what it was sent', async () => {
+    const clock = new ManualClock();
+    const hub: TunnelHub = new TunnelHub(
+      { clock, random: createSeededRandom(1) },
+      {
+        announceTunnels: () => undefined,
+        requestTunnel: (_nodeId: string, { tunnelId }: OpenTunnel) => {
+          const frames = async function* (): AsyncGenerator<TunnelFrame> {
+            yield create(TunnelFrameSchema, { frame: { case: 'tunnelId', value: tunnelId } });
+            yield line('c1', 1);
+          };
+          void hub.tunnel(frames(), context(new AbortController().signal)).next();
+          return true;
+        },
+        withdrawTunnel: () => undefined,
+      },
+    );
+    const caller = new AbortController();
+    await hub.open('node-1', target, caller.signal).next();
+    expect(hub.size).toBe(1);
+    caller.abort();
+    expect(hub.size).toBe(0);
   });
 });

@@ -6,6 +6,7 @@ import {
   ExecCommandRequestSchema,
   ListContainersResponseSchema,
   LogEntrySchema,
+  LogPositionSchema,
   StreamLogsRequestSchema,
   type ContainerStatus,
   type ExecCommandRequest,
@@ -20,8 +21,10 @@ import { CloudlessError, InvalidInputError, errorFields, errorKindOf, sleep } fr
 import { isLive } from '@cloudless/cluster-state';
 import type { HandlerContext } from '@connectrpc/connect';
 import { DirtyKeys } from './changes.js';
+import type { AuditLog } from './audit.js';
+import { subjectOf } from './audit-subject.js';
 import type { ApiServerDeps } from './ports.js';
-import { findContainer, resolveTarget, runningReplica, type Target } from './targets.js';
+import { containerFor, findContainer, resolveTarget, runningReplica, type Target } from './targets.js';
 import type { Tunnels } from './tunnels.js';
 
 /** Between two tries to reach the agent of a followed replica again. */
@@ -32,7 +35,7 @@ const MAX_WAITING_LINES = 256;
 /** Logs, exec and container status, by way of the agents' tunnels. */
 export class StreamHandlers {
   constructor(
-    private readonly deps: Pick<ApiServerDeps, 'state' | 'clock' | 'log'>,
+    private readonly deps: Pick<ApiServerDeps, 'state' | 'clock' | 'log'> & { readonly audit: AuditLog },
     private readonly tunnels: Tunnels,
   ) {}
 
@@ -52,14 +55,14 @@ export class StreamHandlers {
     const view = this.deps.state.view();
     const target = resolveTarget(view, request);
     const replica = target.kind === 'workload' ? runningReplica(view, target) : target.replica;
-    const containerId = target.kind === 'container' ? target.containerId : replica.containerId;
-    if (containerId === '') throw new CloudlessError('precondition', `replica "${replica.id}" has no running container`);
+    const containerId = containerFor(target, replica);
     const value = Object.assign(clone(ExecCommandRequestSchema, request), {
       containerId,
       replicaId: '',
       namespace: '',
       name: '',
     });
+    await this.deps.audit.actOf(request).begins({ ...subjectOf(view, replica), command: request.command });
     for await (const { frame } of this.tunnels.open(replica.nodeId, { case: 'exec', value }, signal)) {
       if (frame.case === 'exec') return frame.value;
     }
@@ -108,38 +111,25 @@ export class StreamHandlers {
     signal: AbortSignal,
   ): AsyncGenerator<LogEntry> {
     const { state, clock } = this.deps;
-    const shown = new Map<string, bigint>();
+    const seen = new Map(request.after.map(({ containerId, sequence }) => [containerId, sequence]));
     const { id, nodeId } = target.replica;
-    for (let attempt = 0; !signal.aborted; attempt += 1) {
-      const value = clone(StreamLogsRequestSchema, request);
-      Object.assign(value, { name: '', namespace: '', containerId: '', replicaId: '' });
-      if (target.kind === 'container') value.containerId = target.containerId;
-      else value.replicaId = id;
-      if (attempt > 0) delete value.tailLines;
+    let begun = false;
+    while (!signal.aborted) {
       try {
         if (nodeId === '') throw new CloudlessError('precondition', `replica "${id}" has no node yet`);
+        const value = requestFor(target, request, seen, begun);
         for await (const { frame } of this.tunnels.open(nodeId, { case: 'logs', value }, signal)) {
           if (frame.case !== 'log') continue;
-          const { containerId, sequence } = frame.value;
-          if (sequence > 0n && sequence <= (shown.get(containerId) ?? 0n)) continue;
-          if (sequence > 0n) shown.set(containerId, sequence);
-          yield frame.value;
+          begun = true;
+          if (isNew(frame.value, seen)) yield frame.value;
         }
-        // An agent that dies may end its stream as if all had been said; what still runs has more to say.
-        if (!request.follow || !this.stillRuns(target)) return;
+        return;
       } catch (reason) {
         const gone = state.view().replica(id) === undefined;
         if (signal.aborted || !request.follow || errorKindOf(reason) !== 'unavailable' || gone) throw reason;
       }
       await sleep(clock, REDIAL_MS, signal).catch(() => undefined);
     }
-  }
-
-  /** Whether the container, or some container of the replica, is to go on. */
-  private stillRuns(target: Exclude<Target, { kind: 'workload' }>): boolean {
-    const now = this.deps.state.view().replica(target.replica.id)?.value;
-    if (now === undefined || !isLive(now) || !now.desiredRunning) return false;
-    return target.kind === 'replica' || now.containerId === target.containerId;
   }
 
   /** All replicas that have lines, merged by time. */
@@ -168,6 +158,8 @@ export class StreamHandlers {
     const dirty = new DirtyKeys();
     const lines: LogEntry[] = [];
     const attached = new Set<string>();
+    const failures: unknown[] = [];
+    let pumping = 0;
     const stopping = new AbortController();
     const stop = (): void => stopping.abort();
     signal.addEventListener('abort', stop, { once: true });
@@ -181,21 +173,27 @@ export class StreamHandlers {
       if (!firstAttach) delete wanted.tailLines;
       try {
         for await (const entry of this.replicaLogs({ kind: 'replica', replica }, wanted, stopping.signal)) {
-          if (entry.sequence === 0n) continue;
+          if (entry.sequence === 0n && entry.position === undefined) continue;
           while (lines.length >= MAX_WAITING_LINES && !stopping.signal.aborted)
             await new Promise<void>((resolve) => waitingForRoom.add(resolve));
           lines.push(entry);
           dirty.mark('lines');
         }
       } catch (reason) {
-        if (!stopping.signal.aborted)
-          log.debug('log stream of a replica ended', { replicaId: replica.id, ...errorFields(reason) });
+        if (stopping.signal.aborted) return;
+        log.debug('log stream of a replica ended', { replicaId: replica.id, ...errorFields(reason) });
+        // The others go on without one that has gone; but that there is no room for one must not go unnoticed.
+        if (errorKindOf(reason) === 'exhausted') failures.push(reason);
+      } finally {
+        pumping -= 1;
+        dirty.mark('replicas');
       }
     };
     const attach = (firstAttach: boolean): void => {
       for (const { value } of state.view().replicasOf(uid)) {
         if (attached.has(value.id) || !hasLogs(value)) continue;
         attached.add(value.id);
+        pumping += 1;
         void pump(value, firstAttach);
       }
     };
@@ -215,7 +213,9 @@ export class StreamHandlers {
           yield entry;
           if (lines.length < MAX_WAITING_LINES) makeRoom();
         }
-        if (state.view().workload(uid) === undefined) return;
+        if (failures.length > 0) throw failures[0];
+        // What its last replicas have still to say is waited for.
+        if (state.view().workload(uid) === undefined && pumping === 0 && lines.length === 0) return;
       }
     } finally {
       unsubscribe();
@@ -224,6 +224,33 @@ export class StreamHandlers {
       makeRoom();
     }
   }
+}
+
+/** What is asked of a replica's agent: after a break, what was not seen yet. */
+function requestFor(
+  target: Exclude<Target, { kind: 'workload' }>,
+  request: StreamLogsRequest,
+  seen: ReadonlyMap<string, bigint>,
+  begun: boolean,
+): StreamLogsRequest {
+  const value = clone(StreamLogsRequestSchema, request);
+  Object.assign(value, { name: '', namespace: '', containerId: '', replicaId: '' });
+  if (target.kind === 'container') value.containerId = target.containerId;
+  else value.replicaId = target.replica.id;
+  if (begun) delete value.tailLines;
+  value.after = [...seen].map(([containerId, sequence]) => create(LogPositionSchema, { containerId, sequence }));
+  return value;
+}
+
+/** Whether an entry says something new; it is then taken down. */
+function isNew({ containerId, sequence, position }: LogEntry, seen: Map<string, bigint>): boolean {
+  if (sequence === 0n) {
+    if (position !== undefined && !seen.has(containerId)) seen.set(containerId, position);
+    return true;
+  }
+  if (sequence <= (seen.get(containerId) ?? 0n)) return false;
+  seen.set(containerId, sequence);
+  return true;
 }
 
 function hasLogs(replica: ReplicaRecord): boolean {

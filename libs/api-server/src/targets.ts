@@ -63,6 +63,25 @@ export function findContainer(view: ClusterView, prefix: string): Extract<Target
   return first;
 }
 
+/** The container of a target that is running. @throws kind `precondition`. */
+export function containerFor(target: Target, replica: ReplicaRecord): string {
+  const containerId = target.kind === 'container' ? target.containerId : replica.containerId;
+  if (containerId === '') throw new CloudlessError('precondition', `replica "${replica.id}" has no running container`);
+  return containerId;
+}
+
+/** The replicas of a workload that take traffic, lowest slot first. @throws kind `precondition` when there is none. */
+export function readyReplicas(view: ClusterView, target: Extract<Target, { kind: 'workload' }>): readonly ReplicaRecord[] {
+  const ready = [...view.replicasOf(target.uid)]
+    .map(({ value }) => value)
+    .filter(
+      (replica) => replica.ready && replica.desiredRunning && !replica.lost && isLive(replica) && replica.containerId !== '',
+    )
+    .sort((a, b) => a.slot - b.slot);
+  if (ready.length > 0) return ready;
+  throw new CloudlessError('precondition', `no replica of workload "${target.namespace}/${target.name}" is ready`);
+}
+
 /** The replica of a workload that a command runs in: running, staying, lowest slot. @throws kind `precondition`. */
 export function runningReplica(view: ClusterView, target: Extract<Target, { kind: 'workload' }>): ReplicaRecord {
   const running = [...view.replicasOf(target.uid)]

@@ -1,6 +1,6 @@
 import { create } from '@bufbuild/protobuf';
 import { durationFromMs } from '@bufbuild/protobuf/wkt';
-import { OpenTunnelSchema, kindOfCode, type OpenTunnel, type TunnelFrame } from '@cloudless/api';
+import { OpenTunnelSchema, firstMessage, kindOfCode, windowCostOf, type OpenTunnel, type TunnelFrame } from '@cloudless/api';
 import { CloudlessError, randomHex, type StopSignal } from '@cloudless/base';
 import type { HandlerContext } from '@connectrpc/connect';
 import type { ApiServerDeps } from './ports.js';
@@ -9,14 +9,15 @@ import type { TunnelRequests } from './sessions.js';
 /** What a tunnel is for. */
 export type TunnelTarget = Exclude<OpenTunnel['target'], { readonly case: undefined }>;
 
-/** Logs, execs and status calls of one node at a time; more are refused, so that none starves its sessions. */
+/** Logs, commands, forwarded connections and status calls of one node at a time; more are refused, so that none starves its sessions. */
 const MAX_TUNNELS_PER_NODE = 32;
 const DIAL_WITHIN_MS = 10_000;
 const TUNNEL_ID_BYTES = 16;
 
 /** What tunnels offer to those who read from agents. */
 export interface Tunnels {
-  open(nodeId: string, target: TunnelTarget, signal: StopSignal): AsyncGenerator<TunnelFrame>;
+  /** @param input - What goes to the agent, as fast as it grants room. */
+  open(nodeId: string, target: TunnelTarget, signal: StopSignal, input?: AsyncIterable<TunnelFrame>): AsyncGenerator<TunnelFrame>;
 }
 
 /** One tunnel from its request to its end. */
@@ -30,9 +31,22 @@ class Tunnel {
   private refuse: (reason: unknown) => void = () => undefined;
   private interrupt: ((reason: unknown) => void) | undefined;
   private failure: { readonly reason: unknown } | undefined;
+  private over = false;
+  /** How much more may be sent to the agent. */
+  private window = 0;
+  private wakeSender: (() => void) | undefined;
 
-  constructor(readonly nodeId: string) {
-    this.done = new Promise((resolve) => (this.end = resolve));
+  constructor(
+    readonly nodeId: string,
+    private readonly input: AsyncIterable<TunnelFrame> | undefined,
+  ) {
+    this.done = new Promise((resolve) => {
+      this.end = () => {
+        this.over = true;
+        this.wakeSender?.();
+        resolve();
+      };
+    });
     this.frames = new Promise((resolve, reject) => {
       this.give = resolve;
       this.refuse = reject;
@@ -64,8 +78,40 @@ class Tunnel {
     });
   }
 
+  /** The agent takes so much more. */
+  grant(bytes: bigint): void {
+    this.window += Number(bytes);
+    this.wakeSender?.();
+  }
+
+  /** What goes to the agent, within its window; ends with the tunnel. */
+  async *outgoing(): AsyncGenerator<TunnelFrame> {
+    const items = this.input?.[Symbol.asyncIterator]();
+    try {
+      for (let item = await this.nextInput(items); item !== undefined; item = await this.nextInput(items)) {
+        this.window -= windowCostOf(item);
+        yield item;
+      }
+      await this.done;
+    } catch (reason) {
+      this.fail(reason); // the caller's side broke, or said what makes no sense
+    } finally {
+      void items?.return?.().catch(() => undefined);
+    }
+  }
+
   finish(): void {
     this.end();
+  }
+
+  /** The next frame for the agent, once it has room; undefined when nothing more goes to it. */
+  private async nextInput(items: AsyncIterator<TunnelFrame> | undefined): Promise<TunnelFrame | undefined> {
+    while (this.window <= 0 && !this.over) await new Promise<void>((resolve) => (this.wakeSender = resolve));
+    if (this.over || items === undefined) return undefined;
+    return new Promise((resolve, reject) => {
+      this.wakeSender = () => (this.over ? resolve(undefined) : undefined);
+      items.next().then(({ done, value }) => resolve(done === true ? undefined : value), reject);
+    });
   }
 }
 
@@ -74,6 +120,7 @@ export class TunnelHub implements Tunnels {
   /** Asked for and not dialled yet. */
   private readonly waiting = new Map<string, Tunnel>();
   private readonly byNode = new Map<string, Set<Tunnel>>();
+  private closed = false;
 
   constructor(
     private readonly deps: Pick<ApiServerDeps, 'random' | 'clock'>,
@@ -98,13 +145,29 @@ export class TunnelHub implements Tunnels {
    * @throws kind `unavailable` when the node is not connected or is lost, `exhausted` when too many are open, or what the
    *   agent says.
    */
-  async *open(nodeId: string, target: TunnelTarget, signal: StopSignal): AsyncGenerator<TunnelFrame> {
+  async *open(
+    nodeId: string,
+    target: TunnelTarget,
+    signal: StopSignal,
+    input?: AsyncIterable<TunnelFrame>,
+  ): AsyncGenerator<TunnelFrame> {
     const { random, clock } = this.deps;
     const tunnelId = randomHex(random, TUNNEL_ID_BYTES);
-    const tunnel = this.add(nodeId);
+    const tunnel = this.add(nodeId, input);
     const fail = (why: string): void => tunnel.fail(new CloudlessError('unavailable', why));
-    const timer = clock.setTimer(DIAL_WITHIN_MS, () => fail(`node "${nodeId}" did not answer in time`));
-    const onAbort = (): void => fail('the caller has gone');
+    const timer = clock.setTimer(DIAL_WITHIN_MS, () => fail(`node "${nodeId}" did not answer within ${DIAL_WITHIN_MS} ms`));
+    const release = (): void => {
+      timer.cancel();
+      signal.removeEventListener('abort', onAbort);
+      if (this.waiting.delete(tunnelId)) this.sessions.withdrawTunnel(nodeId, tunnelId);
+      this.remove(tunnel);
+      tunnel.finish();
+    };
+    // At once, as a caller that has gone may never take the item that waits for it.
+    const onAbort = (): void => {
+      fail('the caller has gone');
+      release();
+    };
     signal.addEventListener('abort', onAbort);
     try {
       this.waiting.set(tunnelId, tunnel);
@@ -116,37 +179,48 @@ export class TunnelHub implements Tunnels {
       for (let item = await tunnel.next(frames); item.done !== true; item = await tunnel.next(frames)) {
         const { frame } = item.value;
         if (frame.case === 'error') throw new CloudlessError(kindOfCode(frame.value.code), frame.value.message);
-        yield item.value;
+        if (frame.case === 'end') return;
+        if (frame.case === 'window') tunnel.grant(frame.value);
+        else yield item.value;
       }
+      throw new CloudlessError('unavailable', `the stream from node "${nodeId}" broke`);
     } finally {
-      timer.cancel();
-      signal.removeEventListener('abort', onAbort);
-      if (this.waiting.delete(tunnelId)) this.sessions.withdrawTunnel(nodeId, tunnelId);
-      this.remove(tunnel);
-      tunnel.finish();
+      release();
     }
   }
 
   /** The Tunnel call: its first frame names the tunnel; the answer stays open until the requester is done. */
   async *tunnel(messages: AsyncIterable<TunnelFrame>, _context: HandlerContext): AsyncGenerator<TunnelFrame> {
     const frames = messages[Symbol.asyncIterator]();
-    const first = await frames.next();
-    const opening = first.done === true ? undefined : first.value.frame;
+    const opening = (await firstMessage(frames, this.deps.clock))?.frame;
     if (opening?.case !== 'tunnelId') throw new CloudlessError('invalid', 'frame: the first frame of a tunnel must be tunnel_id');
     const waiting = this.waiting.get(opening.value);
     if (waiting === undefined) throw new CloudlessError('notFound', 'nobody waits for this tunnel (any more)');
     this.waiting.delete(opening.value);
     waiting.dialled(frames);
-    await waiting.done;
-    yield* [];
+    yield* waiting.outgoing();
   }
 
-  private add(nodeId: string): Tunnel {
+  /** Ends all of them, and takes no more. */
+  close(): void {
+    this.closed = true;
+    for (const tunnels of this.byNode.values()) for (const tunnel of tunnels) tunnel.fail(closing());
+  }
+
+  /** Tunnels in use, over all nodes. */
+  get size(): number {
+    let size = 0;
+    for (const tunnels of this.byNode.values()) size += tunnels.size;
+    return size;
+  }
+
+  private add(nodeId: string, input: AsyncIterable<TunnelFrame> | undefined): Tunnel {
+    if (this.closed) throw closing();
     const open = this.byNode.get(nodeId) ?? new Set<Tunnel>();
     if (open.size >= MAX_TUNNELS_PER_NODE) {
       throw new CloudlessError('exhausted', `${MAX_TUNNELS_PER_NODE} streams to node "${nodeId}" are open; close some first`);
     }
-    const tunnel = new Tunnel(nodeId);
+    const tunnel = new Tunnel(nodeId, input);
     this.byNode.set(nodeId, open.add(tunnel));
     return tunnel;
   }
@@ -156,6 +230,10 @@ export class TunnelHub implements Tunnels {
     open?.delete(tunnel);
     if (open?.size === 0) this.byNode.delete(tunnel.nodeId);
   }
+}
+
+function closing(): CloudlessError {
+  return new CloudlessError('unavailable', 'the coordinator is being stopped');
 }
 
 function unreachable(nodeId: string): CloudlessError {

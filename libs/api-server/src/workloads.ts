@@ -1,16 +1,10 @@
 import { clone, create, equals } from '@bufbuild/protobuf';
 import { timestampFromMs } from '@bufbuild/protobuf/wkt';
 import {
-  CreateWorkloadRequestSchema,
-  DeleteWorkloadRequestSchema,
+  CoordinatorService,
   Event_Category as Category,
   Event_Severity as Severity,
   ListWorkloadsResponseSchema,
-  ScaleWorkloadRequestSchema,
-  UpdateWorkloadRequestSchema,
-  WatchWorkloadsResponseSchema,
-  WatchWorkloadsResponse_Kind as WatchKind,
-  WorkloadSchema,
   WorkloadSpecSchema,
   checkSpec,
   matchesLabels,
@@ -36,30 +30,27 @@ import {
   type WorkloadPlan,
   type WorkloadSpec,
 } from '@cloudless/api';
-import {
-  ControlRecordSchema,
-  VersionRecordSchema,
-  WorkloadRecordSchema,
-  type ReplicaRecord,
-  type WorkloadRecord,
-} from '@cloudless/api/store';
+import { ControlRecordSchema, VersionRecordSchema, WorkloadRecordSchema, type WorkloadRecord } from '@cloudless/api/store';
 import { CloudlessError, InvalidInputError, randomHex } from '@cloudless/base';
 import { nameKeyId, versionKeyId, type ClusterView, type Stored } from '@cloudless/cluster-state';
 import type { HandlerContext } from '@connectrpc/connect';
-import { DirtyKeys } from './changes.js';
+import type { AuditLog } from './audit.js';
 import type { ApiServerDeps } from './ports.js';
 import { mutate, type Mutation } from './requests.js';
+import type { SoftChanges } from './soft-changes.js';
+import { watchRecords } from './watch-records.js';
+import { workloadSource } from './watch-workloads.js';
 
 const UID_BYTES = 8;
 
 /** The workload calls of CoordinatorService. */
 export class WorkloadHandlers {
-  constructor(private readonly deps: ApiServerDeps) {}
+  constructor(private readonly deps: ApiServerDeps & { readonly soft: SoftChanges; readonly audit: AuditLog }) {}
 
   createWorkload = (request: CreateWorkloadRequest): Promise<Workload> => {
     const namespace = namespaceOf(request);
     const spec = this.checked(request.spec);
-    return mutate(this.deps, 'CreateWorkload', CreateWorkloadRequestSchema, request, (view) => {
+    return mutate(this.deps, CoordinatorService.method.createWorkload, request, (view) => {
       const existing = view.workloadByName(namespace, request.name);
       if (existing !== undefined) throw existsError(existing.value);
       const record = create(WorkloadRecordSchema, {
@@ -70,6 +61,7 @@ export class WorkloadHandlers {
         generation: 1n,
         version: 1,
         createdAt: this.now(),
+        requestId: request.requestId,
       });
       const { uid } = record;
       const transaction = this.deps.state
@@ -89,7 +81,7 @@ export class WorkloadHandlers {
   };
 
   updateWorkload = (request: UpdateWorkloadRequest): Promise<Workload> =>
-    mutate(this.deps, 'UpdateWorkload', UpdateWorkloadRequestSchema, request, (view) => {
+    mutate(this.deps, CoordinatorService.method.updateWorkload, request, (view) => {
       const current = this.changeable(view, request);
       const spec = updateSpec(specOf(current.value), specPatch(request.spec), request.updateMask?.paths);
       if (equals(WorkloadSpecSchema, spec, specOf(current.value))) return this.unchanged(current.value);
@@ -97,7 +89,7 @@ export class WorkloadHandlers {
     });
 
   scaleWorkload = (request: ScaleWorkloadRequest): Promise<Workload> =>
-    mutate(this.deps, 'ScaleWorkload', ScaleWorkloadRequestSchema, request, (view) => {
+    mutate(this.deps, CoordinatorService.method.scaleWorkload, request, (view) => {
       const current = this.changeable(view, request);
       const replicas = request.replicas ?? 0;
       if (specOf(current.value).replicas === replicas) return this.unchanged(current.value);
@@ -106,11 +98,14 @@ export class WorkloadHandlers {
     });
 
   deleteWorkload = (request: DeleteWorkloadRequest): Promise<Workload> =>
-    mutate(this.deps, 'DeleteWorkload', DeleteWorkloadRequestSchema, request, (view) => {
+    mutate(this.deps, CoordinatorService.method.deleteWorkload, request, (view) => {
       const current = found(view, request);
       checkGeneration(current.value, request.expectedGeneration);
       if (current.value.deletionRequestedAt !== undefined) return this.unchanged(current.value);
-      const record = Object.assign(clone(WorkloadRecordSchema, current.value), { deletionRequestedAt: this.now() });
+      const record = Object.assign(clone(WorkloadRecordSchema, current.value), {
+        deletionRequestedAt: this.now(),
+        requestId: request.requestId,
+      });
       const transaction = this.deps.state
         .transaction()
         .require('workload', record.uid, current)
@@ -133,62 +128,15 @@ export class WorkloadHandlers {
       .filter((record) => request.namespace === '' || record.namespace === request.namespace)
       .filter((record) => matchesLabels(selector, record.spec?.labels ?? {}))
       .sort((a, b) => (nameKey(a) < nameKey(b) ? -1 : 1));
-    const { items, nextPageToken } = pageOf(matching, nameKey, request);
+    const { items, nextPageToken } = pageOf(matching, nameKey, request, {
+      filter: ['workloads', request.namespace, request.labelSelector],
+    });
     const workloads = items.map((record) => this.deps.pictures.read(record, request.includeReplicas));
-    return create(ListWorkloadsResponseSchema, { workloads, nextPageToken });
+    return create(ListWorkloadsResponseSchema, { workloads, nextPageToken, revision: this.deps.state.view().revision });
   };
 
-  /** Level-triggered: what changes faster than the reader reads is shown in its newest state. */
-  async *watchWorkloads(request: WatchWorkloadsRequest, { signal }: HandlerContext): AsyncGenerator<WatchWorkloadsResponse> {
-    const { state, clock, nodes, pictures } = this.deps;
-    const selector = parseLabelSelector(request.labelSelector);
-    const wanted = (record: WorkloadRecord): boolean =>
-      (request.namespace === '' || record.namespace === request.namespace) &&
-      (request.name === '' || record.name === request.name) &&
-      matchesLabels(selector, record.spec?.labels ?? {});
-    const item = (kind: WatchKind, workload?: Workload): WatchWorkloadsResponse =>
-      create(WatchWorkloadsResponseSchema, {
-        kind,
-        revision: state.view().revision,
-        ...(workload === undefined ? {} : { workload }),
-      });
-    const dirty = new DirtyKeys();
-    const shown = new Map<string, WorkloadRecord>();
-    const unsubscribes = [
-      state.subscribe((changes) => {
-        for (const { kind, id, before, after } of changes) {
-          if (kind === 'workload' || kind === 'control') dirty.mark(id);
-          else if (kind === 'replica') dirty.mark(((after ?? before) as ReplicaRecord).uid);
-        }
-      }),
-      nodes.subscribe((nodeId) => {
-        for (const { value } of state.view().replicasOn(nodeId)) dirty.mark(value.uid);
-      }),
-    ];
-    try {
-      for (const { value } of state.view().workloads()) {
-        if (!wanted(value)) continue;
-        shown.set(value.uid, value);
-        yield item(WatchKind.PUT, pictures.read(value, true));
-      }
-      yield item(WatchKind.SYNCED);
-      for (let keys = await dirty.next(clock, signal); keys !== undefined; keys = await dirty.next(clock, signal)) {
-        if (keys.length === 0) yield item(WatchKind.BOOKMARK);
-        for (const uid of keys) {
-          const record = state.view().workload(uid)?.value;
-          const before = shown.get(uid);
-          if (record !== undefined && wanted(record)) {
-            shown.set(uid, record);
-            yield item(WatchKind.PUT, pictures.read(record, true));
-          } else if (before !== undefined) {
-            shown.delete(uid);
-            yield item(WatchKind.DELETED, create(WorkloadSchema, { namespace: before.namespace, name: before.name, uid }));
-          }
-        }
-      }
-    } finally {
-      for (const unsubscribe of unsubscribes) unsubscribe();
-    }
+  watchWorkloads(request: WatchWorkloadsRequest, { signal }: HandlerContext): AsyncGenerator<WatchWorkloadsResponse> {
+    return watchRecords(this.deps, workloadSource(this.deps, request), request.afterRevision, signal);
   }
 
   planWorkload = (request: PlanWorkloadRequest): WorkloadPlan => {
@@ -213,10 +161,11 @@ export class WorkloadHandlers {
     return given;
   }
 
-  private change(current: Stored<WorkloadRecord>, spec: WorkloadSpec, requestId: string, reason: string): Mutation {
+  private change(current: Stored<WorkloadRecord>, spec: WorkloadSpec, requestId: string, reason: string): Mutation<Workload> {
     const newVersion = !equals(WorkloadSpecSchema, toTemplate(specOf(current.value)), toTemplate(spec));
     const record = clone(WorkloadRecordSchema, current.value);
     record.spec = spec;
+    record.requestId = requestId;
     record.generation += 1n;
     if (newVersion) record.version += 1;
     const { uid, namespace, name } = record;
@@ -231,7 +180,7 @@ export class WorkloadHandlers {
     return { result: this.deps.pictures.read(record, true), transaction };
   }
 
-  private unchanged(record: WorkloadRecord): Mutation {
+  private unchanged(record: WorkloadRecord): Mutation<Workload> {
     return { result: this.deps.pictures.read(record, true) };
   }
 

@@ -1,5 +1,5 @@
 import type { NodeRecord, ReplicaRecord } from '@cloudless/api/store';
-import { toNodeId, type Clock, type Log, type Random } from '@cloudless/base';
+import { noMeter, noTracer, toNodeId, type Clock, type Log, type Meter, type Random, type Tracer } from '@cloudless/base';
 import { holdsResources, type ClusterState } from '@cloudless/cluster-state';
 import { createCluster, type ScoreWeights } from '@cloudless/scheduler';
 import { ClusterModel } from './cluster-model.js';
@@ -22,6 +22,12 @@ export interface ControllersOptions {
   /** How long a node is trusted after it was last heard, milliseconds. */
   readonly leaseMs: number;
   readonly weights?: ScoreWeights;
+  /** How long audit events are kept, milliseconds; default 30 days. */
+  readonly auditRetentionMs?: number;
+  /** Default: nothing is measured. */
+  readonly meter?: Meter;
+  /** Default: nothing is traced. */
+  readonly tracer?: Tracer;
 }
 
 /** The running controllers of a leader, and what the API reads of them. */
@@ -44,8 +50,8 @@ export interface Controllers {
 
 /** Starts every loop that brings the cluster to what its records say. */
 export function startControllers(options: ControllersOptions): Controllers {
-  const { state, clock, random, log } = options;
-  const nodes = new NodeDirectory({ clock, log: log.child({ component: 'nodes' }), leaseMs: options.leaseMs });
+  const { state, clock, random, log, meter = noMeter, tracer = noTracer } = options;
+  const nodes = new NodeDirectory({ clock, log: log.child({ component: 'nodes' }), leaseMs: options.leaseMs, meter });
   // A lost node whose replicas have not been given up yet is waited for like the others: then it is lost again, and they go.
   const isExpected = ({ id, lost }: NodeRecord): boolean => !lost || heldOn(state, id).length > 0;
   nodes.start([...state.view().nodes()].map(({ value }) => value).flatMap((node) => (isExpected(node) ? [node.id] : [])));
@@ -54,11 +60,18 @@ export function startControllers(options: ControllersOptions): Controllers {
   const readiness = new Readiness(state, nodes, clock);
   const reader = new WorkloadReader(state, nodes);
   const planner = new Planner({ state, nodes, readiness, reader, cluster, clock });
-  const common = { state, nodes, clock, random };
+  const common = { state, nodes, clock, random, meter, tracer };
   const workloads = new WorkloadReconciler({ ...common, readiness, log: log.child({ component: 'workloads' }) });
   const placer = new Placer({ ...common, cluster, log: log.child({ component: 'scheduler' }) });
   const nodeLife = new NodeReconciler({ ...common, log: log.child({ component: 'nodes' }) });
-  const janitor = new Janitor({ state, clock, random, log: log.child({ component: 'janitor' }) });
+  const janitor = new Janitor({
+    state,
+    clock,
+    random,
+    meter,
+    log: log.child({ component: 'janitor' }),
+    ...auditRetention(options),
+  });
   return {
     nodes,
     reader,
@@ -77,6 +90,10 @@ export function startControllers(options: ControllersOptions): Controllers {
       readiness.close();
     },
   };
+}
+
+function auditRetention({ auditRetentionMs }: ControllersOptions): { readonly auditRetentionMs?: number } {
+  return auditRetentionMs === undefined ? {} : { auditRetentionMs };
 }
 
 function heldOn(state: ClusterState, nodeId: string): readonly ReplicaRecord[] {

@@ -1,6 +1,17 @@
 import { timestampMs } from '@bufbuild/protobuf/wkt';
-import { WorkQueue, errorFields, errorKindOf, type Clock, type Log, type Random, type WorkResult } from '@cloudless/base';
-import { replicaKeyId, type ClusterState } from '@cloudless/cluster-state';
+import { Event_Category as Category, type Event } from '@cloudless/api';
+import {
+  WorkQueue,
+  logFailure,
+  errorKindOf,
+  type Clock,
+  noMeter,
+  type Log,
+  type Meter,
+  type Random,
+  type WorkResult,
+} from '@cloudless/base';
+import { LeadershipLostError, RestoredStateError, replicaKeyId, type ClusterState } from '@cloudless/cluster-state';
 
 /** What {@link Janitor} works with. */
 export interface JanitorDeps {
@@ -8,10 +19,17 @@ export interface JanitorDeps {
   readonly clock: Clock;
   readonly random: Random;
   readonly log: Log;
+  readonly meter?: Meter;
+  /** How long audit events are kept, milliseconds; default {@link AUDIT_RETENTION_MS}. */
+  readonly auditRetentionMs?: number;
 }
 
-/** Older events go first. */
+/** Older events go first; audit events do not count. */
 const MAX_EVENTS = 10_000;
+/** Who did what is asked for long after what came of it is forgotten. */
+const AUDIT_RETENTION_MS = 30 * 24 * 3_600_000;
+/** Some 25 MB of memory; a caller who makes more in a shorter time cannot fill the disk. */
+const MAX_AUDIT_EVENTS = 50_000;
 /** Results of requests are kept this long for retries. */
 const REQUEST_RETENTION_MS = 3_600_000;
 /** A lost node's replicas are remembered this long, to be stopped should it return. */
@@ -27,8 +45,9 @@ export class Janitor {
     this.queue = new WorkQueue({
       clock: deps.clock,
       random: deps.random,
+      metrics: { meter: deps.meter ?? noMeter, loop: 'janitor' },
       handle: () => this.sweep(),
-      onError: (_key, reason) => deps.log.error('sweep failed', errorFields(reason)),
+      onError: (_key, reason) => logFailure(deps.log, 'sweep failed', reason),
       backoff: { firstMs: 1_000, maxMs: 60_000, jitter: 0.2 },
     });
     this.queue.wake('sweep');
@@ -40,24 +59,37 @@ export class Janitor {
 
   private async sweep(): Promise<WorkResult> {
     const { state } = this.deps;
-    const due = this.due();
+    const due = state.restored === undefined ? this.due() : [];
     if (due.length === 0) return { kind: 'after', delayMs: PERIOD_MS };
     const transaction = state.transaction();
     for (const { kind, id } of due.slice(0, MAX_DELETES_PER_COMMIT)) transaction.delete(kind, id);
     try {
       await state.commit(transaction);
     } catch (reason) {
+      if (reason instanceof LeadershipLostError) return { kind: 'done' };
+      if (reason instanceof RestoredStateError) return { kind: 'after', delayMs: PERIOD_MS };
       if (errorKindOf(reason) !== 'conflict') throw reason;
-      return { kind: 'retry' };
+      return { kind: 'again' };
     }
     return { kind: 'again' };
+  }
+
+  private dueEvents(now: number): readonly string[] {
+    const { state, auditRetentionMs = AUDIT_RETENTION_MS } = this.deps;
+    const isAudit = ({ category }: Event): boolean => category === Category.AUDIT;
+    const events = state.view().events();
+    const audit = events.filter(isAudit);
+    const others = events.filter((event) => !isAudit(event));
+    const tooMany = Math.max(0, audit.length - MAX_AUDIT_EVENTS);
+    const isDue = ({ time }: Event, index: number): boolean =>
+      index < tooMany || time === undefined || now - timestampMs(time) > auditRetentionMs;
+    return [...others.slice(0, Math.max(0, others.length - MAX_EVENTS)), ...audit.filter(isDue)].map(({ id }) => id);
   }
 
   private due(): readonly { readonly kind: 'event' | 'request' | 'replica'; readonly id: string }[] {
     const view = this.deps.state.view();
     const now = this.deps.clock.wallTime();
-    const events = view.events();
-    const old = events.slice(0, Math.max(0, events.length - MAX_EVENTS)).map(({ id }) => ({ kind: 'event' as const, id }));
+    const old = this.dueEvents(now).map((id) => ({ kind: 'event' as const, id }));
     const requests = [...view.requests()]
       .filter(([, { value }]) => value.at === undefined || now - timestampMs(value.at) > REQUEST_RETENTION_MS)
       .map(([id]) => ({ kind: 'request' as const, id }));

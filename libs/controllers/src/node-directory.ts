@@ -1,5 +1,5 @@
 import { Condition_Type as ConditionType, NodeStatus_Phase as Phase, type Condition, type NodeUsage } from '@cloudless/api';
-import { toNodeId, type Clock, type Log, type NodeId, type Timer } from '@cloudless/base';
+import { noMeter, toNodeId, type Clock, type Log, type Meter, type NodeId, type Timer } from '@cloudless/base';
 import {
   createMembership,
   createQuarantine,
@@ -9,6 +9,7 @@ import {
   type Membership,
   type NodeState,
 } from '@cloudless/membership';
+import { NodeMetrics } from './node-metrics.js';
 
 /** What is known of a node now and lives in memory only: liveness, use, conditions. */
 export interface NodeSoftStatus {
@@ -35,6 +36,7 @@ export interface NodeDirectoryOptions {
   readonly log: Log;
   /** How long a node is trusted after it was last heard, milliseconds. */
   readonly leaseMs: number;
+  readonly meter?: Meter;
 }
 
 interface Soft {
@@ -44,6 +46,8 @@ interface Soft {
   lastSeenMs?: number;
 }
 
+/** After a start all nodes come back at once; admitting one takes about so long on one core of a small machine. */
+const RETURN_MS_PER_NODE = 2;
 /** How often leases are looked at: small beside the lease, so that a loss is seen at once. */
 const SWEEP_MS = 50;
 /** A sweep that comes later than this came late because our own loop stood still. */
@@ -70,22 +74,32 @@ export class NodeDirectory {
   private readonly quarantined = new Set<NodeId>();
   private readonly soft = new Map<string, Soft>();
   private readonly listeners = new Set<(nodeId: string) => void>();
+  private readonly usageListeners = new Set<(nodeId: string) => void>();
+  /** When nodes were lost, on the monotonic clock. */
+  private readonly lostAtMs = new Map<string, number>();
   private lastSweepMs: number;
   private timer: Timer | undefined;
+  private readonly metrics: NodeMetrics;
 
   constructor(private readonly options: NodeDirectoryOptions) {
     this.membership = createMembership({ leaseMs: options.leaseMs, reconnectWindowMs: options.leaseMs });
     this.lastSweepMs = options.clock.now();
+    this.metrics = new NodeMetrics(options.meter ?? noMeter, () => ({
+      quarantined: this.quarantined.size,
+      held: this.replacement().kind === 'holding',
+    }));
   }
 
-  /** Gives every registered node a full lease and begins to look at them. */
+  /** Gives every registered node a full lease, and time for all of them to come back, and begins to look at them. */
   start(registered: Iterable<string>): void {
-    this.membership.startAllFresh(this.options.clock.now(), [...registered].map(toNodeId));
+    const nodeIds = [...registered].map(toNodeId);
+    this.membership.startAllFresh(this.options.clock.now(), nodeIds, nodeIds.length * RETURN_MS_PER_NODE);
     this.lastSweepMs = this.options.clock.now();
     this.arm();
   }
 
   close(): void {
+    this.metrics.close();
     this.timer?.cancel();
     this.timer = undefined;
   }
@@ -96,10 +110,17 @@ export class NodeDirectory {
     return () => this.listeners.delete(listener);
   }
 
+  /** Called with the id of a node that has reported its usage. */
+  onUsage(listener: (nodeId: string) => void): () => void {
+    this.usageListeners.add(listener);
+    return () => this.usageListeners.delete(listener);
+  }
+
   /** A session began. @returns Its number, for {@link disconnected}. */
   connected(nodeId: string): number {
     const { clock } = this.options;
     const session = this.membership.join(toNodeId(nodeId), clock.now());
+    this.lostAtMs.delete(nodeId);
     const soft = this.softOf(nodeId);
     soft.connectedSinceMs = clock.wallTime();
     soft.lastSeenMs = clock.wallTime();
@@ -132,6 +153,7 @@ export class NodeDirectory {
     soft.conditions = next;
     if (usage !== undefined) soft.usage = usage;
     if (changed) this.tell(nodeId);
+    if (usage !== undefined) for (const listener of this.usageListeners) listener(nodeId);
   }
 
   /** The node was removed. */
@@ -142,6 +164,19 @@ export class NodeDirectory {
     this.brake.confirmLost([toNodeId(nodeId)]);
     this.quarantined.delete(toNodeId(nodeId));
     this.soft.delete(nodeId);
+    this.lostAtMs.delete(nodeId);
+    this.tell(nodeId);
+  }
+
+  /** How long ago its lease ended, as seen by this coordinator, milliseconds; undefined when it is not lost. */
+  lostForMs(nodeId: string): number | undefined {
+    const atMs = this.lostAtMs.get(nodeId);
+    return atMs === undefined ? undefined : this.options.clock.now() - atMs;
+  }
+
+  /** Somebody has made sure that it is dead: it holds no replacement back. */
+  confirmLost(nodeId: string): void {
+    this.brake.confirmLost([toNodeId(nodeId)]);
     this.tell(nodeId);
   }
 
@@ -188,12 +223,17 @@ export class NodeDirectory {
     const now = this.options.clock.now();
     const lateMs = now - this.lastSweepMs - SWEEP_MS;
     this.lastSweepMs = now;
+    this.metrics.swept(lateMs);
     if (lateMs > LAG_MS) this.membership.freeze(lateMs);
     const transitions = this.membership.sweep(now);
     this.brake.apply(transitions);
+    // Judged at once: who asks only after the loss is written down may ask after the window in which losses count together.
+    if (transitions.length > 0) this.replacement();
     for (const { kind, nodeId } of transitions) {
       if (kind !== 'lost') continue;
+      this.metrics.lost();
       this.quarantine.recordLoss(nodeId, now);
+      this.lostAtMs.set(nodeId, now);
       this.reliability.record(nodeId, false, now);
       this.options.log.warn('node lost', { nodeId });
       if (this.quarantine.quarantinedUntil(nodeId, now) !== undefined) this.quarantined.add(nodeId);

@@ -6,11 +6,12 @@ import {
   NodeStatus_Phase as NodePhase,
   ReplicaStatus_Phase as Phase,
 } from '@cloudless/api';
-import { NodeRecordSchema, type NodeRecord } from '@cloudless/api/store';
-import { WorkQueue, errorFields, type Clock, type Log, type Random, type WorkResult } from '@cloudless/base';
+import { NodeRecordSchema, type NodeRecord, type ReplicaRecord } from '@cloudless/api/store';
+import { WorkQueue, logFailure, type Clock, noMeter, type Log, type Meter, type Random, type WorkResult } from '@cloudless/base';
 import { copyReplica, holdsResources, type ClusterState, type Stored } from '@cloudless/cluster-state';
 import { commitOrPlanAgain } from './commit.js';
 import type { NodeDirectory } from './node-directory.js';
+import { msOf } from './scheduler-input.js';
 
 /** What {@link NodeReconciler} works with. */
 export interface NodeReconcilerDeps {
@@ -19,6 +20,7 @@ export interface NodeReconcilerDeps {
   readonly clock: Clock;
   readonly random: Random;
   readonly log: Log;
+  readonly meter?: Meter;
 }
 
 /** With the node and an event it stays below the 100 writes of a transaction. */
@@ -36,16 +38,20 @@ export class NodeReconciler {
     this.queue = new WorkQueue<string>({
       clock: deps.clock,
       random: deps.random,
+      metrics: { meter: deps.meter ?? noMeter, loop: 'node' },
       handle: (nodeId) => this.reconcile(nodeId),
-      onError: (nodeId, reason) => deps.log.error('node reconcile failed', { nodeId, ...errorFields(reason) }),
+      onError: (nodeId, reason) => logFailure(deps.log, 'node reconcile failed', reason, { nodeId }),
       backoff: { firstMs: 20, maxMs: 5_000, jitter: 0.2 },
       concurrency: 16,
     });
-    for (const { value } of deps.state.view().nodes()) this.queue.wake(value.id);
+    this.wakeAll();
     this.unsubscribes = [
       deps.nodes.subscribe((nodeId) => this.queue.wake(nodeId)),
       deps.state.subscribe((changes) => {
-        for (const { kind, id } of changes) if (kind === 'node') this.queue.wake(id);
+        for (const { kind, id } of changes) {
+          if (kind === 'node') this.queue.wake(id);
+          else if (kind === 'meta') this.wakeAll();
+        }
       }),
     ];
   }
@@ -55,9 +61,15 @@ export class NodeReconciler {
     await this.queue.stop();
   }
 
+  private wakeAll(): void {
+    for (const { value } of this.deps.state.view().nodes()) this.queue.wake(value.id);
+  }
+
   /** Level-triggered: compares the node's record with its lease. */
   async reconcile(nodeId: string): Promise<WorkResult> {
     const { state, nodes } = this.deps;
+    // Woken again when that ends: the record of the cluster changes.
+    if (state.restored !== undefined) return { kind: 'done' };
     const node = state.view().node(nodeId);
     if (node === undefined) return { kind: 'done' };
     const { phase } = nodes.status(nodeId);
@@ -68,13 +80,14 @@ export class NodeReconciler {
 
   private commitReturn(node: Stored<NodeRecord>): Promise<WorkResult> {
     const transaction = this.deps.state.transaction();
-    putNode(transaction, node, { lost: false });
+    putNode(transaction, node, { lost: false, lossConfirmed: false });
     transaction.event({
       severity: Severity.INFO,
       category: Category.MEMBERSHIP,
       reason: 'NodeReturned',
       message: `node ${node.value.id} is back`,
       nodeId: node.value.id,
+      causedBy: this.lossOf(node.value.id),
     });
     return commitOrPlanAgain(this.deps.state, transaction);
   }
@@ -95,13 +108,18 @@ export class NodeReconciler {
       });
       return commitOrPlanAgain(this.deps.state, transaction);
     }
-    const held = [...state.view().replicasOn(id)].filter(({ value }) => holdsResources(value)).slice(0, MAX_LOST_PER_COMMIT);
-    if (held.length === 0) return { kind: 'done' };
+    const holders = [...state.view().replicasOn(id)].filter(({ value }) => holdsResources(value));
+    if (holders.length === 0) return { kind: 'done' };
+    const confirmed = node.value.lossConfirmed;
     const brake = nodes.replacement();
-    if (brake.kind === 'holding') {
+    if (brake.kind === 'holding' && !confirmed) {
       await this.tellOfHold(brake.sinceMs, brake.reason);
       return { kind: 'after', delayMs: BRAKE_RECHECK_MS };
     }
+    const waitMs = ({ value }: Stored<ReplicaRecord>): number =>
+      confirmed ? 0 : Math.max(0, msOf(value.lostAfter) - (nodes.lostForMs(id) ?? 0));
+    const held = holders.filter((replica) => waitMs(replica) === 0).slice(0, MAX_LOST_PER_COMMIT);
+    if (held.length === 0) return { kind: 'after', delayMs: Math.min(...holders.map(waitMs)) };
     for (const replica of held) {
       const lost = {
         lost: true,
@@ -121,8 +139,22 @@ export class NodeReconciler {
       reason: 'ReplicasLost',
       message: `${held.length} ${held.length === 1 ? 'replica' : 'replicas'} lost with node ${id}`,
       nodeId: id,
+      replicaIds: held.map(({ value }) => value.id),
+      decision: { id: `loss/${id}@${state.view().revision}`, why: this.whyReplaced(confirmed) },
+      causedBy: this.lossOf(id, confirmed),
     });
     return commitOrPlanAgain(this.deps.state, transaction);
+  }
+
+  private lossOf(nodeId: string, confirmed = false) {
+    const reasons = confirmed ? ['NodeLost', 'NodeLossConfirmed'] : ['NodeLost'];
+    return this.deps.state.view().lastEvent({ kind: 'node', nodeId }, reasons);
+  }
+
+  private whyReplaced(confirmed: boolean): string {
+    return confirmed
+      ? 'somebody has made sure that the machine is dead'
+      : 'its lease has ended, the time that its replicas wait has passed, and most other nodes are there';
   }
 
   /** One event for a hold, however many nodes wait for its end. */
@@ -143,7 +175,7 @@ export class NodeReconciler {
 function putNode(
   transaction: ReturnType<ClusterState['transaction']>,
   node: Stored<NodeRecord>,
-  changes: { readonly lost: boolean },
+  changes: { readonly lost: boolean; readonly lossConfirmed?: boolean },
 ): void {
   const next = Object.assign(clone(NodeRecordSchema, node.value), changes);
   transaction.require('node', next.id, node).put('node', next.id, next);

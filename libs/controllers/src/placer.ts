@@ -1,8 +1,23 @@
-import { Event_Category as Category, Event_Severity as Severity, ReplicaStatus_Phase as Phase } from '@cloudless/api';
+import { Event_Category as Category, Event_Severity as Severity, ReplicaStatus_Phase as Phase, type Event } from '@cloudless/api';
 import type { ReplicaRecord, WorkloadRecord } from '@cloudless/api/store';
-import { WorkQueue, errorFields, errorKindOf, type Clock, type Log, type Random, type WorkResult } from '@cloudless/base';
+import {
+  WorkQueue,
+  logFailure,
+  errorKindOf,
+  type Clock,
+  type Counter,
+  noMeter,
+  noTracer,
+  type Log,
+  type Meter,
+  type Random,
+  type Tracer,
+  type WorkResult,
+} from '@cloudless/base';
 import { copyReplica, holdsResources, type ClusterState, type RecordChange, type Stored } from '@cloudless/cluster-state';
 import { describeReasons, type Cluster, type Placement } from '@cloudless/scheduler';
+import { isOver } from './commit.js';
+import { newestOf } from './causes.js';
 import type { NodeDirectory } from './node-directory.js';
 import { toPlacementRequest } from './scheduler-input.js';
 
@@ -14,6 +29,8 @@ export interface PlacerDeps {
   readonly clock: Clock;
   readonly random: Random;
   readonly log: Log;
+  readonly meter?: Meter;
+  readonly tracer?: Tracer;
 }
 
 /** Replicas of one workload and version: they need the same of a node. */
@@ -22,6 +39,12 @@ interface Batch {
   readonly version: number;
   readonly priority: number;
   readonly replicas: Stored<ReplicaRecord>[];
+}
+
+/** Where a replica goes, and with which score. */
+interface Placed {
+  readonly nodeId: string;
+  readonly score: number;
 }
 
 /** A replica and an event each fit twice into a transaction of 100; more at once only makes a conflict dearer. */
@@ -35,12 +58,20 @@ export class Placer {
   private readonly queue: WorkQueue<'place'>;
   private readonly unsubscribes: (() => void)[];
 
+  private readonly placed: Counter;
+
   constructor(private readonly deps: PlacerDeps) {
+    this.placed = (deps.meter ?? noMeter).counter({
+      name: 'cloudless_placements_total',
+      help: 'Replicas that the scheduler decided about, by result: placed, or unplaced when no node fits.',
+      labels: ['result'],
+    });
     this.queue = new WorkQueue({
       clock: deps.clock,
       random: deps.random,
+      metrics: { meter: deps.meter ?? noMeter, loop: 'placement' },
       handle: () => this.place(),
-      onError: (_key, reason) => deps.log.error('placement failed', errorFields(reason)),
+      onError: (_key, reason) => logFailure(deps.log, 'placement failed', reason),
       backoff: { firstMs: 20, maxMs: 1_000, jitter: 0.2 },
     });
     this.unsubscribes = [
@@ -58,12 +89,21 @@ export class Placer {
   }
 
   private async place(): Promise<WorkResult> {
+    // Woken again when that ends: the record of the cluster changes.
+    if (this.deps.state.restored !== undefined) return { kind: 'done' };
     const batch = this.nextBatch(new Set());
     if (batch === undefined) return { kind: 'done' };
     const refused = new Set<string>();
     for (let next: Batch | undefined = batch; next !== undefined; next = this.nextBatch(refused)) {
-      const moved = await this.placeBatch(next);
-      if (moved === 'conflict') return this.deps.state.isLeading ? { kind: 'retry' } : { kind: 'done' };
+      const batchNow = next;
+      const moved = await (this.deps.tracer ?? noTracer).follow(
+        batchNow.workload.uid,
+        'place replicas',
+        { workloadId: batchNow.workload.uid, replicas: batchNow.replicas.length },
+        () => this.placeBatch(batchNow),
+      );
+      if (moved === 'conflict') return { kind: 'again' }; // the view shows by now what it conflicted with
+      if (moved === 'over') return { kind: 'done' };
       if (moved === 'none') refused.add(batchKey(next.workload.uid, next.version));
     }
     return { kind: 'done' };
@@ -90,7 +130,7 @@ export class Placer {
     return [...batches.values()].sort((a, b) => b.priority - a.priority || ageOrder(a, b))[0];
   }
 
-  private async placeBatch(batch: Batch): Promise<'some' | 'none' | 'conflict'> {
+  private async placeBatch(batch: Batch): Promise<'some' | 'none' | 'conflict' | 'over'> {
     const { state, cluster } = this.deps;
     const view = state.view();
     const template = view.version(batch.workload.uid, batch.version)?.template;
@@ -100,8 +140,8 @@ export class Placer {
     const placements = cluster.place(toPlacementRequest(batch.workload, template), asked);
     const refusal = placements.find((placement) => !placement.placed);
     const transaction = state.transaction();
-    const placedOn: string[] = [];
-    let told = 0;
+    const placed: (Placed & { readonly replica: ReplicaRecord })[] = [];
+    const told: ReplicaRecord[] = [];
     for (const [index, replica] of replicas.entries()) {
       if (transaction.size >= MAX_PLACED_PER_COMMIT) break;
       // What is refused to one is refused to all after it, also to those beyond this commit.
@@ -109,27 +149,36 @@ export class Placer {
       const next = placement === undefined ? undefined : afterPlacement(replica.value, placement, view.revision);
       if (next === undefined) continue;
       transaction.updateReplica(replica, next);
-      if (next.nodeId === '') told += 1;
-      else placedOn.push(next.nodeId);
+      if (placement?.placed !== true) told.push(replica.value);
+      else placed.push({ nodeId: placement.nodeId, score: placement.score, replica: replica.value });
     }
     if (transaction.size === 0) return 'none';
-    for (const nodeId of new Set(placedOn)) {
+    for (const nodeId of new Set(placed.map(({ nodeId }) => nodeId))) {
       // A node that was cordoned, changed or removed meanwhile may not fit any more.
       const node = view.node(nodeId);
       if (node !== undefined) transaction.require('node', nodeId, node);
     }
-    if (placedOn.length > 0) transaction.event(placedEvent(batch, placedOn));
-    if (told > 0 && refusal !== undefined) transaction.event(unplacedEvent(batch, replicas.length - placedOn.length, refusal));
+    const verdict = (about: readonly ReplicaRecord[]): Verdict => ({
+      replicas: about,
+      causedBy: newestOf(...about.map(({ id }) => view.lastEventOfReplica(id))),
+      decisionId: `schedule/${batch.workload.uid}@${view.revision}`,
+    });
+    if (placed.length > 0) transaction.event(placedEvent(batch, placed, verdict(placed.map(({ replica }) => replica))));
+    if (told.length > 0 && refusal !== undefined)
+      transaction.event(unplacedEvent(batch, replicas.length - placed.length, refusal, verdict(told)));
     try {
       await state.commit(transaction);
     } catch (reason) {
+      if (isOver(reason)) return 'over';
       if (errorKindOf(reason) === 'conflict') return 'conflict';
       throw reason;
     }
+    this.placed.add(placed.length, { result: 'placed' });
+    this.placed.add(told.length, { result: 'unplaced' });
     this.deps.log.info('replicas placed', {
       workloadId: batch.workload.uid,
-      placed: placedOn.length,
-      unplaced: replicas.length - placedOn.length,
+      placed: placed.length,
+      unplaced: replicas.length - placed.length,
     });
     return 'some';
   }
@@ -144,7 +193,15 @@ function afterPlacement(replica: ReplicaRecord, placement: Placement, revision: 
   return reason === replica.reason ? undefined : copyReplica(replica, { reason });
 }
 
-function placedEvent({ workload }: Batch, placedOn: readonly string[]) {
+/** What the scheduler decided for some replicas of a batch. */
+interface Verdict {
+  readonly replicas: readonly ReplicaRecord[];
+  readonly causedBy: Event | undefined;
+  readonly decisionId: string;
+}
+
+function placedEvent({ workload }: Batch, placements: readonly Placed[], { replicas, causedBy, decisionId }: Verdict) {
+  const placedOn = placements.map(({ nodeId }) => nodeId);
   const counts = new Map<string, number>();
   for (const nodeId of placedOn) counts.set(nodeId, (counts.get(nodeId) ?? 0) + 1);
   const where = [...counts].map(([nodeId, count]) => `${count} on ${nodeId}`).join(', ');
@@ -156,10 +213,33 @@ function placedEvent({ workload }: Batch, placedOn: readonly string[]) {
     namespace: workload.namespace,
     workload: workload.name,
     ...(counts.size === 1 ? { nodeId: placedOn[0] ?? '' } : {}),
+    ...about(replicas),
+    causedBy,
+    decision: { id: decisionId, why: whyThere(placements) },
   };
 }
 
-function unplacedEvent({ workload }: Batch, count: number, refusal: Placement) {
+/** The score is that at the moment of the placement: the next replica finds the node fuller. */
+function whyThere(placements: readonly Placed[]): string {
+  const [first] = placements;
+  const scores = placements.map(({ score }) => score);
+  const [lowest, highest] = [Math.min(...scores), Math.max(...scores)].map((score) => score.toFixed(3));
+  if (first === undefined) return '';
+  return placements.length === 1
+    ? `${first.nodeId} was the best node that fits, with a score of ${highest}`
+    : `each went to the best node that fitted it, with scores from ${lowest} to ${highest}`;
+}
+
+/** Which replicas an event is about. */
+function about(replicas: readonly ReplicaRecord[]) {
+  const [first] = replicas;
+  return {
+    replicaIds: replicas.map(({ id }) => id),
+    ...(replicas.length === 1 ? { replicaId: first?.id ?? '' } : {}),
+  };
+}
+
+function unplacedEvent({ workload }: Batch, count: number, refusal: Placement, verdict: Verdict) {
   const why = refusal.placed ? '' : describeReasons(refusal.reasons);
   return {
     severity: Severity.WARNING,
@@ -168,6 +248,9 @@ function unplacedEvent({ workload }: Batch, count: number, refusal: Placement) {
     message: `no node fits ${count} ${count === 1 ? 'replica' : 'replicas'}: ${why}`,
     namespace: workload.namespace,
     workload: workload.name,
+    ...about(verdict.replicas),
+    causedBy: verdict.causedBy,
+    decision: { id: verdict.decisionId, why: why === '' ? '' : `no node fits: ${why}` },
   };
 }
 
@@ -181,7 +264,7 @@ function ageOrder(a: Batch, b: Batch): number {
 }
 
 function changesPlacement({ kind, before, after }: RecordChange): boolean {
-  if (kind === 'node') return true;
+  if (kind === 'node' || kind === 'meta') return true;
   if (kind !== 'replica') return false;
   const [was, is] = [before as ReplicaRecord | undefined, after as ReplicaRecord | undefined];
   if (was === undefined || is === undefined) return true;

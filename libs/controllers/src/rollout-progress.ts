@@ -2,13 +2,14 @@ import { Event_Category as Category, Event_Severity as Severity, RolloutStatus_P
 import type { ControlRecord, VersionRecord } from '@cloudless/api/store';
 import { versionKeyId } from '@cloudless/cluster-state';
 import type { RolloutDecision } from '@cloudless/rollout';
+import { changeOf } from './causes.js';
 import { MAX_PASS_WRITES, type WorkloadPass } from './workload-pass.js';
 
 /** Kept for undo. */
 const MAX_VERSIONS = 10;
 
 /** Keeps the rollout's phase and the generation this pass has acted upon. */
-export function noteProgress({ next, workload, transaction, deleting }: WorkloadPass, decision: RolloutDecision): void {
+export function noteProgress({ next, workload, transaction, deleting, view }: WorkloadPass, decision: RolloutDecision): void {
   const { generation, version, namespace, name } = workload.value;
   next.observedGeneration = generation;
   if (deleting) return;
@@ -19,7 +20,7 @@ export function noteProgress({ next, workload, transaction, deleting }: Workload
       next.activeVersion === 0
         ? `version ${version} is being started`
         : `version ${version} replaces version ${next.activeVersion}`;
-    transaction.event({ ...about, reason: 'RolloutStarted', message });
+    transaction.event({ ...about, reason: 'RolloutStarted', message, causedBy: changeOf(view, workload.value) });
   }
   next.rolloutReason = decision.kind === 'waiting' ? decision.reason.text : '';
   if (decision.kind === 'converged' && next.activeVersion !== version) {
@@ -29,6 +30,7 @@ export function noteProgress({ next, workload, transaction, deleting }: Workload
       ...about,
       reason: 'RolloutCompleted',
       message: `version ${version} is rolled out: nothing of another one is left`,
+      causedBy: view.lastEvent({ kind: 'workload', namespace, name }, ['RolloutStarted']),
     });
   }
 }

@@ -1,6 +1,7 @@
 import { durationMs } from '@bufbuild/protobuf/wkt';
 import {
   capabilitiesOf,
+  disconnectTimesOf,
   LabelRequirement_Operator as LabelOperator,
   Placement_Locality as Locality,
   Spread_Mode as SpreadMode,
@@ -104,7 +105,11 @@ export function toPlacementRequest(workload: WorkloadRecord, template: WorkloadS
             maxSkew: Math.max(1, spread.maxSkew),
           },
         }),
-    capabilities: capabilitiesOf(template),
+    // The disconnect part is not in the template: a replica need not be replaced when it changes.
+    capabilities: [
+      ...capabilitiesOf(template),
+      ...(disconnectTimesOf(workload.spec).stopAfterMs === undefined ? [] : ['disconnect.exclusive']),
+    ],
   };
 }
 

@@ -41,7 +41,7 @@ function newestFailedBySlot({ replicas }: WorkloadPass): ReadonlyMap<number, big
   return new Map(failed.map(({ value }) => [value.slot, value.sequence]));
 }
 
-function failedEvent({ workload }: WorkloadPass, { id, reason, nodeId }: ReplicaRecord) {
+function failedEvent({ workload, view }: WorkloadPass, { id, reason, nodeId }: ReplicaRecord) {
   return {
     severity: Severity.WARNING,
     category: Category.WORKLOAD,
@@ -51,5 +51,6 @@ function failedEvent({ workload }: WorkloadPass, { id, reason, nodeId }: Replica
     workload: workload.value.name,
     replicaId: id,
     nodeId,
+    causedBy: view.lastEventOfReplica(id),
   };
 }

@@ -1,16 +1,17 @@
 import { create } from '@bufbuild/protobuf';
 import { timestampFromMs } from '@bufbuild/protobuf/wkt';
-import { ReplicaStatus_Phase as Phase } from '@cloudless/api';
+import { ReplicaStatus_Phase as Phase, disconnectTimesOf } from '@cloudless/api';
 import { ReplicaRecordSchema, type ReplicaRecord } from '@cloudless/api/store';
 import { replicaIdOf, toWorkloadId } from '@cloudless/base';
-import { copyReplica, replicaKeyId, type Stored } from '@cloudless/cluster-state';
+import { copyReplica, isLive, replicaKeyId, type Stored } from '@cloudless/cluster-state';
 import type { RolloutObserved, RolloutStep } from '@cloudless/rollout';
+import { toDisconnectFields } from './follow-disconnect.js';
 import type { SlotBackoffs } from './slot-backoff.js';
+import type { StepsTaken } from './step-events.js';
 import { MAX_REPLICA_WRITES, type WorkloadPass } from './workload-pass.js';
 
 /** What became of the steps of a decision. */
-export interface TakenSteps {
-  readonly taken: number;
+export interface TakenSteps extends StepsTaken {
   /** Milliseconds until the next slot may be filled again; undefined when none waits. */
   readonly delayMs: number | undefined;
 }
@@ -26,11 +27,12 @@ export function takeSteps(
   now: { readonly wallTimeMs: number; readonly revision: bigint },
 ): TakenSteps {
   const byId = new Map<string, Stored<ReplicaRecord>>(pass.replicas.map((replica) => [replica.value.id, replica]));
-  const slots = new FreeSlots(pass.replicas.map(({ value }) => value).filter((value) => value.desiredRunning));
-  let taken = 0;
+  const slots = new FreeSlots(pass.replicas.map(({ value }) => value).filter(takesSlot(pass)));
+  const created: ReplicaRecord[] = [];
+  const stopped: ReplicaRecord[] = [];
   let delayMs: number | undefined;
   for (const step of steps) {
-    if (taken >= MAX_REPLICA_WRITES) break;
+    if (created.length + stopped.length >= MAX_REPLICA_WRITES) break;
     if (step.kind === 'createReplica') {
       const slot = slots.take();
       const waitMs = backoffs.waitMs(slot);
@@ -38,15 +40,15 @@ export function takeSteps(
         delayMs = Math.min(delayMs ?? waitMs, waitMs);
         continue;
       }
-      createReplica(pass, step.version, slot, now.wallTimeMs);
+      created.push(createReplica(pass, step.version, slot, now.wallTimeMs));
     } else {
       const replica = byId.get(step.replicaId);
       if (replica === undefined) continue;
       stopReplica(pass, replica, now.revision);
+      stopped.push(replica.value);
     }
-    taken += 1;
   }
-  return { taken, delayMs };
+  return { created, stopped, delayMs };
 }
 
 /**
@@ -67,22 +69,28 @@ export function requireEvidence(pass: WorkloadPass, observed: RolloutObserved, s
   }
 }
 
-function createReplica({ transaction, next, workload }: WorkloadPass, version: number, slot: number, wallTimeMs: number): void {
+function createReplica(
+  { transaction, next, workload }: WorkloadPass,
+  version: number,
+  slot: number,
+  wallTimeMs: number,
+): ReplicaRecord {
   const sequence = next.nextSequence;
   next.nextSequence += 1n;
-  transaction.createReplica(
-    create(ReplicaRecordSchema, {
-      id: replicaIdOf(toWorkloadId(workload.value.uid), Number(sequence)),
-      uid: workload.value.uid,
-      sequence,
-      slot,
-      version,
-      desiredRunning: true,
-      phase: Phase.PENDING,
-      reason: 'waits for a node',
-      createdAt: timestampFromMs(wallTimeMs),
-    }),
-  );
+  const replica = create(ReplicaRecordSchema, {
+    id: replicaIdOf(toWorkloadId(workload.value.uid), Number(sequence)),
+    uid: workload.value.uid,
+    sequence,
+    slot,
+    version,
+    desiredRunning: true,
+    phase: Phase.PENDING,
+    reason: 'waits for a node',
+    ...toDisconnectFields(disconnectTimesOf(workload.value.spec)),
+    createdAt: timestampFromMs(wallTimeMs),
+  });
+  transaction.createReplica(replica);
+  return replica;
 }
 
 function stopReplica({ transaction, deleting, workload }: WorkloadPass, replica: Stored<ReplicaRecord>, revision: bigint): void {
@@ -97,6 +105,13 @@ function stopReplica({ transaction, deleting, workload }: WorkloadPass, replica:
       ? 'scaled down or moved'
       : 'replaced by a newer version';
   transaction.updateReplica(replica, copyReplica(value, { desiredRunning: false, stopReason, orderRevision: revision }));
+}
+
+/** A leaving replica gives its slot away at once, but in EXCLUSIVE mode, where only one per slot may ever run, when it has ended. */
+function takesSlot({ workload }: WorkloadPass): (replica: ReplicaRecord) => boolean {
+  const exclusive = disconnectTimesOf(workload.value.spec).stopAfterMs !== undefined;
+  return (replica) =>
+    replica.desiredRunning || (isLive(replica) && !replica.lost && (exclusive || replica.stopAfter !== undefined));
 }
 
 /** Slots that no wanted replica has, lowest first. */

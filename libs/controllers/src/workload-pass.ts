@@ -1,9 +1,12 @@
 import { ReplicaStatus_Phase as Phase, RestartPolicy_Policy as RestartMode } from '@cloudless/api';
 import type { ControlRecord, ReplicaRecord, WorkloadRecord } from '@cloudless/api/store';
 import type { Stored, Transaction } from '@cloudless/cluster-state';
+import type { CauseView } from './causes.js';
 
 /** What one pass over a workload reads, and what it is going to commit. */
 export interface WorkloadPass {
+  /** What it was planned on. */
+  readonly view: CauseView;
   readonly workload: Stored<WorkloadRecord>;
   readonly control: Stored<ControlRecord>;
   /** By sequence. */

@@ -71,6 +71,7 @@ export class WorkloadReader {
       ...(replica.createdAt === undefined ? {} : { createdAt: replica.createdAt }),
       ...(replica.readySince === undefined || !replica.ready ? {} : { readySince: replica.readySince }),
       ...(replica.lastExitCode === undefined ? {} : { lastExitCode: replica.lastExitCode }),
+      lastEndReason: replica.lastEndReason,
     });
   }
 }

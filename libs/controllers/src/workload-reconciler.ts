@@ -1,16 +1,30 @@
 import { clone } from '@bufbuild/protobuf';
 import { Event_Category as Category, Event_Severity as Severity } from '@cloudless/api';
 import { ControlRecordSchema, type ReplicaRecord } from '@cloudless/api/store';
-import { WorkQueue, errorFields, type Clock, type Log, type Random, type WorkResult } from '@cloudless/base';
+import {
+  WorkQueue,
+  logFailure,
+  type Clock,
+  noMeter,
+  noTracer,
+  type Log,
+  type Meter,
+  type Random,
+  type Tracer,
+  type WorkResult,
+} from '@cloudless/base';
 import { isLive, nameKeyId, versionKeyId, type ClusterState, type RecordChange, type Stored } from '@cloudless/cluster-state';
 import { nextSteps } from '@cloudless/rollout';
+import { changeOf } from './causes.js';
 import { commitOrPlanAgain } from './commit.js';
+import { followDisconnect } from './follow-disconnect.js';
 import type { NodeDirectory } from './node-directory.js';
 import type { Readiness } from './readiness.js';
 import { toRolloutInput } from './rollout-input.js';
 import { noteProgress, pruneVersions, sameControl } from './rollout-progress.js';
 import { settleEnded } from './settle-ended.js';
 import { SlotBackoffs } from './slot-backoff.js';
+import { decisionIdOf, noteSteps } from './step-events.js';
 import { requireEvidence, takeSteps } from './take-steps.js';
 import { isTombstone, MAX_PASS_WRITES, stillWanted, type WorkloadPass } from './workload-pass.js';
 
@@ -22,6 +36,8 @@ export interface WorkloadReconcilerDeps {
   readonly clock: Clock;
   readonly random: Random;
   readonly log: Log;
+  readonly meter?: Meter;
+  readonly tracer?: Tracer;
 }
 
 /**
@@ -36,14 +52,14 @@ export class WorkloadReconciler {
     this.queue = new WorkQueue<string>({
       clock: deps.clock,
       random: deps.random,
-      handle: (uid) => this.reconcile(uid),
-      onError: (uid, reason) => deps.log.error('reconcile failed', { workloadId: uid, ...errorFields(reason) }),
+      metrics: { meter: deps.meter ?? noMeter, loop: 'workload' },
+      handle: (uid) =>
+        (deps.tracer ?? noTracer).follow(uid, 'reconcile workload', { workloadId: uid }, () => this.reconcile(uid)),
+      onError: (uid, reason) => logFailure(deps.log, 'reconcile failed', reason, { workloadId: uid }),
       backoff: { firstMs: 20, maxMs: 5_000, jitter: 0.2 },
       concurrency: 16,
     });
-    const view = deps.state.view();
-    for (const { value } of view.workloads()) this.queue.wake(value.uid);
-    for (const { value } of view.replicas()) this.queue.wake(value.uid);
+    this.wakeAll();
     this.unsubscribes = [
       deps.state.subscribe((changes) => this.wakeFor(changes)),
       deps.nodes.subscribe((nodeId) => this.wakeOn(nodeId)),
@@ -58,12 +74,15 @@ export class WorkloadReconciler {
   /** Level-triggered: call it for any reason, as often as you like, with only the id. */
   async reconcile(uid: string): Promise<WorkResult> {
     const { state, clock, readiness } = this.deps;
+    // Woken again when that ends: the record of the cluster changes.
+    if (state.restored !== undefined) return { kind: 'done' };
     const view = state.view();
     const workload = view.workload(uid);
     const control = view.control(uid);
     const replicas = [...view.replicasOf(uid)].sort((a, b) => Number(a.value.sequence - b.value.sequence));
     if (workload === undefined || control === undefined) return this.dropEnded(replicas);
     const pass: WorkloadPass = {
+      view,
       workload,
       control,
       replicas,
@@ -72,6 +91,7 @@ export class WorkloadReconciler {
       deleting: workload.value.deletionRequestedAt !== undefined,
     };
     settleEnded(pass, new SlotBackoffs(pass.next, clock.wallTime()), (id) => readiness.lastReadyForMs(id));
+    followDisconnect(pass, view.revision);
     if (pass.transaction.size > 0) return this.commit(pass);
     return this.advance(pass);
   }
@@ -81,7 +101,14 @@ export class WorkloadReconciler {
       if (kind === 'workload' || kind === 'control') this.queue.wake(id);
       else if (kind === 'replica') this.queue.wake(((after ?? before) as ReplicaRecord).uid);
       else if (kind === 'node') this.wakeOn(id);
+      else if (kind === 'meta') this.wakeAll();
     }
+  }
+
+  private wakeAll(): void {
+    const view = this.deps.state.view();
+    for (const { value } of view.workloads()) this.queue.wake(value.uid);
+    for (const { value } of view.replicas()) this.queue.wake(value.uid);
   }
 
   private wakeOn(nodeId: string): void {
@@ -110,16 +137,17 @@ export class WorkloadReconciler {
     if (deleting && decision.kind === 'converged') return this.removeWorkload(pass);
     const steps = decision.kind === 'steps' ? decision.steps : [];
     const now = { wallTimeMs: clock.wallTime(), revision: view.revision };
-    const { taken, delayMs } = takeSteps(pass, steps, new SlotBackoffs(next, now.wallTimeMs), now);
+    const { created, stopped, delayMs } = takeSteps(pass, steps, new SlotBackoffs(next, now.wallTimeMs), now);
+    noteSteps(pass, observed, { created, stopped });
     requireEvidence(pass, observed, steps);
     noteProgress(pass, decision);
     pruneVersions(pass, view.versions(workload.value.uid));
-    if (taken > 0 || !sameControl(pass.control.value, next) || transaction.size > 0) return this.commit(pass);
+    if (!sameControl(pass.control.value, next) || transaction.size > 0) return this.commit(pass);
     const wakeMs = Math.min(nextFreshMs ?? Number.POSITIVE_INFINITY, delayMs ?? Number.POSITIVE_INFINITY);
     return Number.isFinite(wakeMs) ? { kind: 'after', delayMs: wakeMs } : { kind: 'done' };
   }
 
-  private async removeWorkload({ workload, control, transaction }: WorkloadPass): Promise<WorkResult> {
+  private async removeWorkload({ workload, control, transaction, view }: WorkloadPass): Promise<WorkResult> {
     const { uid, namespace, name } = workload.value;
     const versions = this.deps.state.view().versions(uid);
     for (const { version } of versions.slice(0, MAX_PASS_WRITES)) transaction.delete('version', versionKeyId(uid, version));
@@ -133,19 +161,22 @@ export class WorkloadReconciler {
         message: `workload ${namespace}/${name} is gone: every reachable node has confirmed`,
         namespace,
         workload: name,
+        causedBy: changeOf(view, workload.value),
       });
     }
     return commitOrPlanAgain(this.deps.state, transaction);
   }
 
   /** Whatever creates or stops replicas compares and rewrites the control record: so all share one account. */
-  private async commit({ workload, control, transaction, next }: WorkloadPass): Promise<WorkResult> {
-    const { uid } = workload.value;
+  private async commit(pass: WorkloadPass): Promise<WorkResult> {
+    const { workload, control, transaction, next } = pass;
+    const { uid, requestId } = workload.value;
     const { state, log } = this.deps;
     transaction.require('control', uid, control).put('control', uid, next).require('workload', uid, workload);
     const writes = transaction.size;
     const result = await commitOrPlanAgain(state, transaction);
-    log.info('workload advanced', { workloadId: uid, writes, revision: String(state.view().revision) });
+    const request = requestId === '' ? {} : { requestId };
+    log.info('workload advanced', { workloadId: uid, writes, decisionId: decisionIdOf(pass), ...request });
     return result;
   }
 }

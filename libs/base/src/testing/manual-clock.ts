@@ -17,8 +17,9 @@ export class ManualClock implements Clock {
     return this.time;
   }
 
+  /** Whole, as that of a machine. */
   wallTime(): number {
-    return this.epochMs + this.time;
+    return Math.floor(this.epochMs + this.time);
   }
 
   setTimer(delayMs: number, action: () => void): Timer {

@@ -1,0 +1,46 @@
+import { create } from '@bufbuild/protobuf';
+import {
+  AcceptRestoredStateResponseSchema,
+  BackupChunkSchema,
+  type AcceptRestoredStateRequest,
+  type AcceptRestoredStateResponse,
+  type BackupChunk,
+  type BackupRequest,
+} from '@cloudless/api';
+import type { HandlerContext } from '@connectrpc/connect';
+import type { AuditLog } from './audit.js';
+import type { ApiServerDeps } from './ports.js';
+
+/** The calls of AdminService. */
+export class AdminHandlers {
+  constructor(private readonly deps: Pick<ApiServerDeps, 'state' | 'log'> & { readonly audit: AuditLog }) {}
+
+  /** Reads as fast as the caller takes it, and holds nothing open in between. */
+  async *backup(_request: BackupRequest, context: HandlerContext): AsyncGenerator<BackupChunk> {
+    const { signal } = context;
+    await this.deps.audit.actOf(context).begins({});
+    const chunks = this.deps.state.backup();
+    try {
+      let next = await chunks.next();
+      for (; next.done !== true && !signal.aborted; next = await chunks.next()) {
+        yield create(BackupChunkSchema, { data: next.value });
+      }
+      if (next.done !== true) return;
+      const { revision, entries, bytes, sha256 } = next.value;
+      this.deps.log.info('backup was read', { revision: String(revision), entries, bytes, sha256 });
+    } finally {
+      await chunks.return(undefined as never);
+    }
+  }
+
+  /** Ends the standstill after the store went back in time. Doing so again changes nothing. */
+  acceptRestoredState = async (request: AcceptRestoredStateRequest): Promise<AcceptRestoredStateResponse> => {
+    const { state, log, audit } = this.deps;
+    if (state.restored !== undefined) await audit.actOf(request).begins({});
+    const accepted = await state.acceptRestored();
+    const { epoch, orderRevision } = accepted ?? state;
+    if (accepted !== undefined)
+      log.warn('restored state accepted', { epoch: String(epoch), orderRevision: String(orderRevision) });
+    return create(AcceptRestoredStateResponseSchema, { accepted: accepted !== undefined, epoch, orderRevision });
+  };
+}

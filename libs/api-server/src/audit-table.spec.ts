@@ -1,0 +1,23 @@
+import { AdminService, AgentService, CoordinatorService } from '@cloudless/api';
+import { auditPolicyOf } from './audit-table.js';
+
+const methods = [CoordinatorService, AgentService, AdminService].flatMap((service) => service.methods);
+/** By their names they only read. */
+const READING = /^(Get|List|Watch|Plan|Explain|StreamLogs)/;
+const AGENTS = ['Heartbeat', 'Session', 'Tunnel'];
+
+describe('the audit policy of every RPC', () => {
+  it.each(methods.map((method) => ({ name: method.toString().replace('rpc ', ''), method })))(
+    '$name is decided',
+    ({ method }) => {
+      const policy = auditPolicyOf(method);
+      if (READING.test(method.name)) expect(policy).toBe('reads');
+      else if (AGENTS.includes(method.name)) expect(policy).toBe('agents');
+      else expect(['acts', 'begins']).toContain(policy);
+    },
+  );
+
+  it('is not made for methods that nobody serves', () => {
+    expect(auditPolicyOf({ ...CoordinatorService.method.getNode, localName: 'makeCoffee' })).toBeUndefined();
+  });
+});

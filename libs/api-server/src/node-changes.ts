@@ -1,0 +1,88 @@
+import { clone } from '@bufbuild/protobuf';
+import { Taint_Effect, type Taint, type UpdateNodeRequest } from '@cloudless/api';
+import { NodeRecordSchema, type NodeRecord } from '@cloudless/api/store';
+import { InvalidInputError } from '@cloudless/base';
+import type { Placements } from './ports.js';
+
+/** The record with what the request sets and removes. @throws kind `invalid` for a taint to be removed that cannot be read. */
+export function updateNodeRecord(placements: Placements, before: NodeRecord, request: UpdateNodeRequest): NodeRecord {
+  const removals = request.removeTaints.map(parseTaintRemoval);
+  const record = clone(NodeRecordSchema, before);
+  for (const key of request.removeLabels) {
+    delete record.labels[key];
+    if (!record.removedLabels.includes(key)) record.removedLabels.push(key);
+  }
+  Object.assign(record.labels, request.setLabels);
+  record.removedLabels = record.removedLabels.filter((key) => !Object.hasOwn(request.setLabels, key));
+  changeTaints(placements, record, request, removals);
+  if (request.zone !== undefined) record.zone = request.zone;
+  if (request.region !== undefined) record.region = request.region;
+  return record;
+}
+
+/** What an update changed of what the node shows, for people: `label a=b set, taint c:NO_SCHEDULE removed, zone is "z" now`. */
+export function describeNodeUpdate(placements: Placements, before: NodeRecord, after: NodeRecord): string {
+  const [old, now] = [placements.effective(before), placements.effective(after)];
+  const [oldTaints, nowTaints] = [old, now].map(
+    ({ taints }) => new Map(taints.map((taint) => [placements.taintKey(taint), taint])),
+  );
+  const changes = [
+    ...Object.entries(now.labels).flatMap(([key, value]) => (old.labels[key] === value ? [] : [`label ${key}=${value} set`])),
+    ...Object.keys(old.labels).flatMap((key) => (Object.hasOwn(now.labels, key) ? [] : [`label ${key} removed`])),
+    ...[...(nowTaints ?? [])].flatMap(([key, taint]) =>
+      oldTaints?.get(key)?.value === taint.value ? [] : [`taint ${taintText(taint)} set`],
+    ),
+    ...[...(oldTaints ?? [])].flatMap(([key, taint]) =>
+      nowTaints?.has(key) === true ? [] : [`taint ${taintText(taint)} removed`],
+    ),
+    ...(old.zone === now.zone ? [] : [`zone is "${now.zone}" now`]),
+    ...(old.region === now.region ? [] : [`region is "${now.region}" now`]),
+  ];
+  const more = changes.length - MAX_TOLD_CHANGES;
+  if (changes.length === 0) return "what users set over its agent's word, to the same effect";
+  return [...changes.slice(0, MAX_TOLD_CHANGES), ...(more > 0 ? [`${more} more`] : [])].join(', ');
+}
+
+/** An event is a sentence. */
+const MAX_TOLD_CHANGES = 10;
+
+function taintText({ key, value, effect }: Taint): string {
+  return `${key}${value === '' ? '' : `=${value}`}:${Taint_Effect[effect]}`;
+}
+
+function changeTaints(
+  { taintKey, effective }: Placements,
+  record: NodeRecord,
+  request: UpdateNodeRequest,
+  removals: readonly TaintRemoval[],
+): void {
+  const doomed = effective(record).taints.filter((taint) => removals.some((removal) => matchesRemoval(taint, removal)));
+  record.taints = record.taints.filter((taint) => !doomed.some((gone) => taintKey(gone) === taintKey(taint)));
+  record.removedTaints = [...new Set([...record.removedTaints, ...doomed.map(taintKey)])];
+  for (const taint of request.setTaints) {
+    record.taints = [...record.taints.filter((other) => taintKey(other) !== taintKey(taint)), taint];
+    record.removedTaints = record.removedTaints.filter((key) => key !== taintKey(taint));
+  }
+}
+
+interface TaintRemoval {
+  readonly key: string;
+  readonly effect: Taint_Effect | undefined;
+}
+
+function parseTaintRemoval(text: string, index: number): TaintRemoval {
+  const [key = '', effect] = text.split(':');
+  if (effect === undefined) return { key, effect: undefined };
+  const known = Taint_Effect[effect as keyof typeof Taint_Effect];
+  if (typeof known === 'number') return { key, effect: known };
+  throw new InvalidInputError([
+    {
+      field: `remove_taints[${index}]`,
+      message: `"${effect}" is no effect; write NO_SCHEDULE, PREFER_NO_SCHEDULE or NO_EXECUTE`,
+    },
+  ]);
+}
+
+function matchesRemoval(taint: { readonly key: string; readonly effect: Taint_Effect }, removal: TaintRemoval): boolean {
+  return taint.key === removal.key && (removal.effect === undefined || taint.effect === removal.effect);
+}

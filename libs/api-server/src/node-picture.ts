@@ -1,0 +1,56 @@
+import { create } from '@bufbuild/protobuf';
+import { timestampFromMs } from '@bufbuild/protobuf/wkt';
+import {
+  Condition_Type as ConditionType,
+  ConditionSchema,
+  NodeCapacitySchema,
+  NodeSchema,
+  NodeStatusSchema,
+  type Node,
+} from '@cloudless/api';
+import type { NodeRecord } from '@cloudless/api/store';
+import type { ApiServerDeps } from './ports.js';
+
+/** The node as users see it. */
+export function nodePicture({ nodes, placements }: Pick<ApiServerDeps, 'nodes' | 'placements'>, record: NodeRecord): Node {
+  const now = nodes.status(record.id);
+  const { hello } = record;
+  const { region, zone, labels, taints } = placements.effective(record);
+  const allocated = placements.allocatedOn(record.id);
+  const condition = (type: ConditionType, status: boolean, reason = '') => create(ConditionSchema, { type, status, reason });
+  return create(NodeSchema, {
+    id: record.id,
+    region,
+    zone,
+    labels: { ...labels },
+    taints,
+    cordoned: record.cordoned,
+    draining: record.draining,
+    ...(record.createdAt === undefined ? {} : { createdAt: record.createdAt }),
+    status: create(NodeStatusSchema, {
+      phase: now.phase,
+      reason: now.reason,
+      conditions: [
+        condition(ConditionType.READY, now.alive, now.reason),
+        condition(ConditionType.MEMORY_PRESSURE, now.memoryPressure),
+        condition(ConditionType.DISK_PRESSURE, now.diskPressure),
+        condition(ConditionType.NETWORK_UNAVAILABLE, now.networkUnavailable),
+        condition(ConditionType.QUARANTINED, now.quarantined),
+      ],
+      allocated: create(NodeCapacitySchema, { cpuMillis: allocated.cpuMillis, memoryBytes: BigInt(allocated.memoryBytes) }),
+      replicaCount: allocated.replicas,
+      capabilities: hello?.capabilities ?? [],
+      maxReplicas: hello?.maxReplicas ?? 0,
+      agentVersion: hello?.agentVersion ?? '',
+      architecture: hello?.architecture ?? '',
+      operatingSystem: hello?.operatingSystem ?? '',
+      agentAddress: hello?.agentAddress ?? '',
+      reliability: now.reliability,
+      ...(hello?.capacity === undefined ? {} : { capacity: hello.capacity }),
+      ...(hello?.reserved === undefined ? {} : { reserved: hello.reserved }),
+      ...(now.usage === undefined ? {} : { usage: now.usage }),
+      ...(now.connectedSinceMs === undefined || !now.alive ? {} : { connectedSince: timestampFromMs(now.connectedSinceMs) }),
+      ...(now.lastSeenMs === undefined ? {} : { lastSeen: timestampFromMs(now.lastSeenMs) }),
+    }),
+  });
+}

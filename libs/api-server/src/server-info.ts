@@ -1,0 +1,16 @@
+import { create } from '@bufbuild/protobuf';
+import { ServerInfoSchema, type ServerInfo } from '@cloudless/api';
+import { PROTOCOL } from './admission.js';
+import type { ApiServerDeps } from './ports.js';
+
+/** What answers, and which cluster it leads. */
+export function serverInfo({ state, version }: Pick<ApiServerDeps, 'state' | 'version'>): ServerInfo {
+  return create(ServerInfoSchema, {
+    version,
+    clusterId: state.clusterId,
+    epoch: state.epoch,
+    revision: state.view().revision,
+    protocolMin: PROTOCOL,
+    protocolMax: PROTOCOL,
+  });
+}

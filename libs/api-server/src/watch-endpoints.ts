@@ -1,0 +1,31 @@
+import { create } from '@bufbuild/protobuf';
+import { EndpointSetSchema, type EndpointSet } from '@cloudless/api';
+import type { WorkloadRecord } from '@cloudless/api/store';
+import type { Placements } from './ports.js';
+import type { WatchSource } from './watch-records.js';
+import { workloadRecords } from './watch-workloads.js';
+
+/** What a watch of one workload's endpoints shows; `gone` when the workload is. */
+export function endpointSource(
+  placements: Placements,
+  uid: string,
+  read: (record: WorkloadRecord) => EndpointSet,
+): WatchSource<'workload', EndpointSet | 'gone'> {
+  let shown: string | undefined;
+  return {
+    ...workloadRecords(placements),
+    wanted: (record) => record.uid === uid,
+    touchedBySoft: () => [],
+    toItem: (news) => {
+      const { revision } = news;
+      if (news.kind === 'bookmark') return create(EndpointSetSchema, { bookmark: true, revision });
+      if (news.kind === 'synced') return undefined;
+      if (news.kind === 'deleted') return 'gone';
+      const set = Object.assign(read(news.record), { revision });
+      const text = JSON.stringify([set.readyReplicas, set.endpoints]);
+      if (text === shown) return undefined;
+      shown = text;
+      return set;
+    },
+  };
+}

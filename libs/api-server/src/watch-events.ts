@@ -1,0 +1,112 @@
+import { create } from '@bufbuild/protobuf';
+import {
+  WatchEventsResponseSchema,
+  type Event,
+  type Event_Category,
+  type WatchEventsRequest,
+  type WatchEventsResponse,
+} from '@cloudless/api';
+import { InvalidInputError, type Clock, type StopSignal } from '@cloudless/base';
+import type { ClusterState, ClusterView, HistoricChanges } from '@cloudless/cluster-state';
+import { BOOKMARK_MS } from './changes.js';
+
+/** Whether an event is about what the request names; empty fields name all. */
+export function eventFilter(request: {
+  readonly namespace: string;
+  readonly workload: string;
+  readonly nodeId: string;
+  readonly categories: readonly Event_Category[];
+}): (event: Event) => boolean {
+  const { namespace, workload, nodeId, categories } = request;
+  return (event) =>
+    (namespace === '' || event.namespace === namespace) &&
+    (workload === '' || event.workload === workload) &&
+    (nodeId === '' || event.nodeId === nodeId) &&
+    (categories.length === 0 || categories.includes(event.category));
+}
+
+/**
+ * Every event from a point on, none left out: unlike states, the newest does not tell what was before. So it reads the store's
+ * own history, at the reader's pace.
+ * @throws kind `compacted` when the history no longer has, or does not have yet, what is asked for.
+ */
+export async function* watchEvents(
+  { state, clock }: { readonly state: ClusterState; readonly clock: Clock },
+  request: WatchEventsRequest,
+  signal: StopSignal,
+): AsyncGenerator<WatchEventsResponse> {
+  if (request.afterId !== '' && request.afterRevision > 0n) {
+    throw new InvalidInputError([{ field: 'after_revision', message: 'cannot be given together with after_id' }]);
+  }
+  const wanted = eventFilter(request);
+  if (request.afterRevision > 0n) await state.checkRevision(request.afterRevision);
+  const view = state.view();
+  const { revision: present } = view;
+  const kept = request.afterId === '' ? [] : keptAfter(view, request.afterId, present).filter(({ event }) => wanted(event));
+  const stopping = new AbortController();
+  const stop = (): void => stopping.abort();
+  signal.addEventListener('abort', stop);
+  if (signal.aborted) stop();
+  try {
+    for (const { event, revision } of kept) yield create(WatchEventsResponseSchema, { event, revision });
+    let position = request.afterRevision > 0n ? request.afterRevision : present;
+    const changes = state.changesAfter(position, ['event'], stopping.signal);
+    let next = ahead(changes);
+    let bookmarkAt = position < present ? undefined : clock.now();
+    for (;;) {
+      // The first bookmark comes when all of the past has been sent.
+      if (bookmarkAt !== undefined && clock.now() >= bookmarkAt) {
+        yield create(WatchEventsResponseSchema, { revision: position });
+        bookmarkAt = clock.now() + BOOKMARK_MS;
+      }
+      const turn = await orSilence(clock, next, bookmarkAt);
+      if (turn === 'silence') continue;
+      if (turn.done === true) return;
+      next = ahead(changes);
+      const { revision } = turn.value;
+      const events = eventsOf(turn.value).filter(wanted);
+      for (const [index, event] of events.entries()) {
+        const complete = index === events.length - 1;
+        yield create(WatchEventsResponseSchema, { event, revision: complete ? revision : revision - 1n });
+        bookmarkAt = bookmarkAt === undefined ? undefined : clock.now() + BOOKMARK_MS;
+      }
+      position = revision;
+      if (bookmarkAt === undefined && position >= present) bookmarkAt = clock.now();
+    }
+  } finally {
+    stop();
+    signal.removeEventListener('abort', stop);
+  }
+}
+
+/** The kept events after an id, each with the revision at which a watch that has sent it is resumed. */
+function keptAfter(view: ClusterView, afterId: string, present: bigint) {
+  // Events are sorted by id, so those after one are found from the end.
+  const events = view.events();
+  let start = events.length;
+  while (start > 0 && (events[start - 1]?.id ?? '') > afterId) start -= 1;
+  return events.slice(start).map((event, index, all) => {
+    const next = all[index + 1];
+    return { event, revision: next === undefined ? present : (view.event(next.id)?.revision ?? present) - 1n };
+  });
+}
+
+function eventsOf({ changes }: HistoricChanges): readonly Event[] {
+  return changes.flatMap(({ after }) => (after === undefined ? [] : [after as Event]));
+}
+
+/** The next of a generator, asked for before it is needed. Whoever goes away meanwhile need not know how it ends. */
+function ahead<Item>(items: AsyncGenerator<Item>): Promise<IteratorResult<Item>> {
+  const next = items.next();
+  next.catch(() => undefined);
+  return next;
+}
+
+/** @param silentAt - Undefined waits as long as it takes. */
+function orSilence<Result>(clock: Clock, work: Promise<Result>, silentAt: number | undefined): Promise<Result | 'silence'> {
+  if (silentAt === undefined) return work;
+  return new Promise((resolve, reject) => {
+    const timer = clock.setTimer(Math.max(0, silentAt - clock.now()), () => resolve('silence'));
+    work.then(resolve, reject).finally(() => timer.cancel());
+  });
+}

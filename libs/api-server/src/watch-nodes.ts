@@ -1,0 +1,66 @@
+import { create } from '@bufbuild/protobuf';
+import {
+  NodeSchema,
+  WatchNodesResponseSchema,
+  WatchNodesResponse_Kind as WatchKind,
+  matchesLabels,
+  parseLabelSelector,
+  type Node,
+  type WatchNodesRequest,
+  type WatchNodesResponse,
+} from '@cloudless/api';
+import type { NodeRecord, ReplicaRecord } from '@cloudless/api/store';
+import type { ClusterView, HistoricChange, RecordChange } from '@cloudless/cluster-state';
+import type { Placements } from './ports.js';
+import type { WatchSource } from './watch-records.js';
+
+/** What a watch of nodes shows. @throws kind `invalid` for a selector that cannot be read. */
+export function nodeSource(
+  deps: { readonly placements: Placements; readonly picture: (record: NodeRecord) => Node },
+  request: WatchNodesRequest,
+): WatchSource<'node', WatchNodesResponse> {
+  const selector = parseLabelSelector(request.labelSelector);
+  const picture = (record: NodeRecord): Node => {
+    const node = deps.picture(record);
+    if (!request.includeUsage && node.status !== undefined) delete node.status.usage;
+    return node;
+  };
+  return {
+    kind: 'node',
+    madeOf: ['node', 'replica'],
+    keyOf: ({ id }) => id,
+    find: (view, id) => view.node(id),
+    all: (view) => view.nodes(),
+    wanted: (record) =>
+      (request.nodeId === '' || record.id === request.nodeId) &&
+      matchesLabels(selector, deps.placements.effective(record).labels),
+    touchedBy: nodesTouchedBy,
+    touchedBySoft: (_view, nodeId, what) => (what === 'liveness' || request.includeUsage ? [nodeId] : []),
+    toItem: (news) => {
+      const { revision } = news;
+      switch (news.kind) {
+        case 'put':
+          return create(WatchNodesResponseSchema, { kind: WatchKind.PUT, node: picture(news.record), revision });
+        case 'deleted': {
+          const node = create(NodeSchema, { id: news.record.id });
+          return create(WatchNodesResponseSchema, { kind: WatchKind.DELETED, node, revision });
+        }
+        case 'synced':
+          return create(WatchNodesResponseSchema, { kind: WatchKind.SYNCED, revision });
+        case 'bookmark':
+          return create(WatchNodesResponseSchema, { kind: WatchKind.BOOKMARK, revision });
+      }
+    },
+  };
+}
+
+/** Nodes show what their replicas hold. */
+function nodesTouchedBy(view: ClusterView, change: RecordChange | HistoricChange): readonly string[] {
+  if (change.kind === 'node') return [change.id];
+  if (change.kind !== 'replica') return [];
+  const before = 'before' in change ? (change.before as ReplicaRecord | undefined) : undefined;
+  const after = change.after as ReplicaRecord | undefined;
+  // The history does not say where a deleted replica was.
+  if (before === undefined && after === undefined) return [...view.nodes()].map(({ value }) => value.id);
+  return [...new Set([before?.nodeId ?? '', after?.nodeId ?? ''])].filter((id) => id !== '');
+}

@@ -1,0 +1,79 @@
+import { create } from '@bufbuild/protobuf';
+import {
+  WatchWorkloadsResponseSchema,
+  WatchWorkloadsResponse_Kind as WatchKind,
+  WorkloadSchema,
+  matchesLabels,
+  parseLabelSelector,
+  type WatchWorkloadsRequest,
+  type WatchWorkloadsResponse,
+} from '@cloudless/api';
+import type { NodeRecord, WorkloadRecord } from '@cloudless/api/store';
+import type { ClusterView, HistoricChange, RecordChange } from '@cloudless/cluster-state';
+import type { Pictures, Placements } from './ports.js';
+import type { WatchSource } from './watch-records.js';
+
+/** What a watch of workloads shows. @throws kind `invalid` for a selector that cannot be read. */
+export function workloadSource(
+  deps: { readonly pictures: Pictures; readonly placements: Placements },
+  request: WatchWorkloadsRequest,
+): WatchSource<'workload', WatchWorkloadsResponse> {
+  const selector = parseLabelSelector(request.labelSelector);
+  return {
+    ...workloadRecords(deps.placements),
+    wanted: (record) =>
+      (request.namespace === '' || record.namespace === request.namespace) &&
+      (request.name === '' || record.name === request.name) &&
+      matchesLabels(selector, record.spec?.labels ?? {}),
+    touchedBySoft: (view, nodeId, what) => (what === 'liveness' ? workloadsOn(view, nodeId) : []),
+    toItem: (news) => {
+      const { revision } = news;
+      switch (news.kind) {
+        case 'put':
+          return create(WatchWorkloadsResponseSchema, {
+            kind: WatchKind.PUT,
+            workload: deps.pictures.read(news.record, true),
+            revision,
+          });
+        case 'deleted': {
+          const { namespace, name, uid } = news.record;
+          const workload = create(WorkloadSchema, { namespace, name, uid });
+          return create(WatchWorkloadsResponseSchema, { kind: WatchKind.DELETED, workload, revision });
+        }
+        case 'synced':
+          return create(WatchWorkloadsResponseSchema, { kind: WatchKind.SYNCED, revision });
+        case 'bookmark':
+          return create(WatchWorkloadsResponseSchema, { kind: WatchKind.BOOKMARK, revision });
+      }
+    },
+  };
+}
+
+/** How the pictures of workloads hang together with records. */
+export function workloadRecords(
+  placements: Placements,
+): Pick<WatchSource<'workload', unknown>, 'kind' | 'madeOf' | 'keyOf' | 'find' | 'all' | 'touchedBy'> {
+  return {
+    kind: 'workload',
+    madeOf: ['workload', 'control', 'version', 'replica', 'node'],
+    keyOf: ({ uid }: WorkloadRecord) => uid,
+    find: (view, uid) => view.workload(uid),
+    all: (view) => view.workloads(),
+    touchedBy: (view, change) => {
+      if (change.kind === 'workload' || change.kind === 'control') return [change.id];
+      if (change.kind === 'replica' || change.kind === 'version') return [change.id.slice(0, change.id.indexOf('/'))];
+      // Of a node, replicas show the zone.
+      return change.kind === 'node' && mayHaveMoved(placements, change) ? workloadsOn(view, change.id) : [];
+    },
+  };
+}
+
+function workloadsOn(view: ClusterView, nodeId: string): ReadonlySet<string> {
+  return new Set([...view.replicasOn(nodeId)].map(({ value }) => value.uid));
+}
+
+function mayHaveMoved({ effective }: Placements, change: RecordChange | HistoricChange): boolean {
+  const before = 'before' in change ? (change.before as NodeRecord) : undefined;
+  const after = change.after as NodeRecord | undefined;
+  return before === undefined || after === undefined || effective(before).zone !== effective(after).zone;
+}

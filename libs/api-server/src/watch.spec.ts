@@ -1,0 +1,97 @@
+import { ManualClock, settle } from '@cloudless/base/testing';
+import { CloudlessError } from '@cloudless/base';
+import { ChangeQueue, type QueueTurn } from './change-queue.js';
+import { MAX_UNREAD_MS, cutUnread } from './cut-unread.js';
+
+const never = new AbortController().signal;
+
+describe('ChangeQueue', () => {
+  it('hands out keys by their first change, each once, and knows how far all has been handed out', async () => {
+    const clock = new ManualClock();
+    const queue = new ChangeQueue();
+    const taken: string[] = [];
+    const take = async (): Promise<void> => {
+      const turn = await queue.next(clock, never, 1_000);
+      taken.push(`${turn.kind === 'key' ? turn.key : turn.kind} ${queue.takenUpTo(20n)}`);
+    };
+    queue.mark('a', 10n);
+    queue.mark('b', 12n);
+    queue.mark('a', 14n);
+    queue.putBefore([
+      ['c', 5n],
+      ['b', 7n],
+      ['c', 9n],
+    ]);
+    expect(queue.takenUpTo(20n)).toBe(4n);
+    for (let turn = 0; turn < 3; turn += 1) await take();
+    queue.mark('c', 21n);
+    await take();
+    expect(taken).toEqual(['c 6', 'b 9', 'a 20', 'c 20']);
+  });
+
+  it('loses no mark, says when it is silent, and ends', async () => {
+    const clock = new ManualClock();
+    const queue = new ChangeQueue();
+    const stopping = new AbortController();
+    const turns: QueueTurn[] = [];
+    const reading = (async () => {
+      for (let turn = await queue.next(clock, stopping.signal, clock.now() + 100); turn.kind !== 'stopped';) {
+        turns.push(turn);
+        turn = await queue.next(clock, stopping.signal, clock.now() + 100);
+      }
+    })();
+    await clock.advance(99);
+    queue.mark('a', 1n);
+    await clock.advance(99);
+    expect(turns).toEqual([{ kind: 'key', key: 'a' }]);
+    await clock.advance(1);
+    expect(turns).toEqual([{ kind: 'key', key: 'a' }, { kind: 'silence' }]);
+    stopping.abort();
+    await reading;
+    expect(clock.pendingTimers).toBe(0);
+    queue.mark('b', 2n);
+    queue.end(new CloudlessError('unavailable', 'over'));
+    expect(await queue.next(clock, never, 10_000)).toEqual({ kind: 'key', key: 'b' });
+    await expect(queue.next(clock, never, 10_000)).rejects.toMatchObject({ kind: 'unavailable' });
+  });
+});
+
+describe('cutUnread', () => {
+  const watch = (clock: ManualClock) => {
+    const seen = { freed: false };
+    const items = (async function* () {
+      try {
+        for (let revision = 1n; ; revision += 1n) yield { revision };
+      } finally {
+        seen.freed = true;
+      }
+    })();
+    return { seen, reader: cutUnread(items, clock)[Symbol.asyncIterator]() };
+  };
+
+  it('lets a reader take its time, within bounds', async () => {
+    const clock = new ManualClock();
+    const { reader, seen } = watch(clock);
+    for (let count = 0; count < 5; count += 1) {
+      await reader.next();
+      await clock.advance(MAX_UNREAD_MS - 1);
+    }
+    expect(await reader.next()).toEqual({ done: false, value: { revision: 6n } });
+    await reader.return?.();
+    expect({ ...seen, timers: clock.pendingTimers }).toEqual({ freed: true, timers: 0 });
+  });
+
+  it('frees the watch of one that takes nothing, and tells it where to resume when it comes back', async () => {
+    const clock = new ManualClock();
+    const { reader, seen } = watch(clock);
+    await reader.next();
+    await reader.next();
+    await clock.advance(MAX_UNREAD_MS);
+    await settle();
+    expect({ ...seen, timers: clock.pendingTimers }).toEqual({ freed: true, timers: 0 });
+    await expect(reader.next()).rejects.toMatchObject({
+      kind: 'exhausted',
+      message: 'nothing was read from this watch for 20 s, so it was ended; go on with after_revision 2, and read as it comes',
+    });
+  });
+});

@@ -1,0 +1,17 @@
+import { silentLog } from '@cloudless/base';
+import { ManualClock } from '@cloudless/base/testing';
+import { NodeDirectory } from './node-directory.js';
+
+const NODES = ['a', 'b', 'c', 'd', 'e', 'f'];
+
+describe('the brake on replacement', () => {
+  it('holds from the moment of a mass loss, however late it is asked for', async () => {
+    const clock = new ManualClock();
+    const nodes = new NodeDirectory({ clock, log: silentLog, leaseMs: 3_000 });
+    nodes.start([]);
+    for (const nodeId of NODES) nodes.connected(nodeId);
+    await clock.advance(40_000); // a coordinator that is busy with the loss itself may take longer than the window of the brake
+    expect(nodes.replacement()).toMatchObject({ kind: 'holding', silent: NODES.length });
+    nodes.close();
+  });
+});

@@ -1,0 +1,32 @@
+import { silentLog, type Clock } from '@cloudless/base';
+import { RecordingMeter } from '@cloudless/base/testing';
+import { NodeDirectory } from './node-directory.js';
+
+describe('the lag of the sweep of leases', () => {
+  it('is that of the latest one since the last scrape', async () => {
+    let now = 0;
+    let fire: () => void = () => undefined;
+    const clock: Clock = {
+      now: () => now,
+      wallTime: () => now,
+      setTimer: (_delayMs, action) => {
+        fire = action;
+        return { cancel: () => undefined };
+      },
+    };
+    const meter = new RecordingMeter();
+    const directory = new NodeDirectory({ clock, log: silentLog, leaseMs: 3_000, meter });
+    directory.start([]);
+    const sweepAfter = (ms: number): void => {
+      now += ms;
+      fire();
+    };
+    sweepAfter(50);
+    expect(await meter.read('cloudless_lease_sweep_lag_seconds')).toBe(0);
+    sweepAfter(350);
+    sweepAfter(50);
+    expect(await meter.read('cloudless_lease_sweep_lag_seconds')).toBe(0.3);
+    expect(await meter.read('cloudless_lease_sweep_lag_seconds')).toBe(0);
+    directory.close();
+  });
+});

@@ -1,0 +1,98 @@
+import { Event_Category as Category, Event_Severity as Severity, type Event } from '@cloudless/api';
+import type { ReplicaRecord } from '@cloudless/api/store';
+import type { RolloutObserved } from '@cloudless/rollout';
+import { changeOf, drainOf, endInSlot, newestOf } from './causes.js';
+import type { WorkloadPass } from './workload-pass.js';
+
+/** What a pass did to replicas. */
+export interface StepsTaken {
+  readonly created: readonly ReplicaRecord[];
+  /** As they were before. */
+  readonly stopped: readonly ReplicaRecord[];
+}
+
+/** The id that the events and log lines of one decision share. */
+export function decisionIdOf({ workload, view }: Pick<WorkloadPass, 'workload' | 'view'>): string {
+  return `rollout/${workload.value.uid}@${view.revision}`;
+}
+
+/** Tells what was decided and why: one event for all that was created, and stopped, for the same cause. */
+export function noteSteps(pass: WorkloadPass, observed: RolloutObserved, taken: StepsTaken): void {
+  const { view, workload } = pass;
+  const values = pass.replicas.map(({ value }) => value);
+  const change = changeOf(view, workload.value);
+  const drains = values.map((replica) => (replica.desiredRunning && !replica.lost ? drainOf(view, replica) : undefined));
+  const drain = newestOf(...drains);
+  const causeOfCreate = ({ slot }: ReplicaRecord): Event | undefined => newestOf(change, drain, endInSlot(view, values, slot));
+  for (const [cause, created] of groupBy(taken.created, causeOfCreate)) {
+    note(pass, { reason: 'ReplicasCreated', verb: 'to be started', replicas: created, why: whyCreated(observed), cause });
+  }
+  const causeOfStop = (replica: ReplicaRecord): Event | undefined => drainOf(view, replica) ?? change;
+  for (const [cause, stopped] of groupBy(taken.stopped, causeOfStop)) {
+    const why = whyStopped(observed, taken.stopped);
+    note(pass, { reason: 'ReplicasStopping', verb: 'asked to stop', replicas: stopped, why, cause });
+  }
+}
+
+interface Note {
+  readonly reason: string;
+  readonly verb: string;
+  readonly replicas: readonly ReplicaRecord[];
+  readonly why: string;
+  readonly cause: Event | undefined;
+}
+
+function note(pass: WorkloadPass, { reason, verb, replicas, why, cause }: Note): void {
+  const { namespace, name, requestId } = pass.workload.value;
+  const [first] = replicas;
+  const nodes = new Set(replicas.map(({ nodeId }) => nodeId));
+  pass.transaction.event({
+    severity: Severity.INFO,
+    category: Category.ROLLOUT,
+    reason,
+    message: `${replicas.length} ${replicas.length === 1 ? 'replica is' : 'replicas are'} ${verb}: ${why}`,
+    namespace,
+    workload: name,
+    replicaIds: replicas.map(({ id }) => id),
+    ...(replicas.length === 1 ? { replicaId: first?.id ?? '' } : {}),
+    ...(nodes.size === 1 ? { nodeId: first?.nodeId ?? '' } : {}),
+    decision: { id: decisionIdOf(pass), why },
+    causedBy: cause,
+    // The event of the user's change may no longer be kept; what it asked for goes on.
+    ...(cause === undefined ? { requestId } : {}),
+  });
+}
+
+function whyCreated({ want, version, maxSurge, replicas }: RolloutObserved): string {
+  const staying = replicas.filter((replica) => replica.desired === 'running' && !replica.lost);
+  const current = staying.filter((replica) => replica.version === version && !replica.draining).length;
+  const surge = staying.length > current && maxSurge > 0 ? `, and up to ${want + maxSurge} may live meanwhile` : '';
+  return `${want} of version ${version} are wanted and ${current} ${current === 1 ? 'is' : 'are'} there${surge}`;
+}
+
+function whyStopped(observed: RolloutObserved, stopped: readonly ReplicaRecord[]): string {
+  const { want, version, minAvailable, replicas } = observed;
+  const ids = new Set<string>(stopped.map(({ id }) => id));
+  const going = replicas.filter(({ id }) => ids.has(id));
+  const ready = replicas.filter((replica) => replica.ready && replica.desired === 'running' && !ids.has(replica.id)).length;
+  const reason = going.some(({ draining }) => draining)
+    ? 'their node is being drained'
+    : going.some((replica) => replica.version !== version)
+      ? `version ${version} takes their place`
+      : `${want} are wanted`;
+  return `${reason}; ${ready} ready ${ready === 1 ? 'one stays' : 'ones stay'} and at least ${minAvailable} must`;
+}
+
+function groupBy(
+  replicas: readonly ReplicaRecord[],
+  causeOf: (replica: ReplicaRecord) => Event | undefined,
+): ReadonlyMap<Event | undefined, readonly ReplicaRecord[]> {
+  const groups = new Map<Event | undefined, ReplicaRecord[]>();
+  for (const replica of replicas) {
+    const cause = causeOf(replica);
+    const group = groups.get(cause) ?? [];
+    group.push(replica);
+    groups.set(cause, group);
+  }
+  return groups;
+}
