@@ -30,7 +30,8 @@ describe('the command line', () => {
       argv: ['scale', 'web', '--', '-1'],
       message: 'cloudlessctl: the number of replicas is missing; put only a command after --',
     },
-    { argv: ['get', 'workloads', '-w'], message: 'cloudlessctl: --watch is for events, not for workloads' },
+    { argv: ['get', 'workloads', 'a', 'b', '-w'], message: 'cloudlessctl: --watch takes one workload or all of them, not 2' },
+    { argv: ['get', 'nodes', 'a', 'b', '-w'], message: 'cloudlessctl: --watch takes one node or all of them, not 2' },
     { argv: ['get', 'events', '-l', 'a=b'], message: 'cloudlessctl: --selector is for workloads and nodes, not for events' },
     { argv: ['get', 'nodes', '-A'], message: 'cloudlessctl: --all-namespaces is for workloads and events, not for nodes' },
     { argv: ['get', 'pods'], message: 'cloudlessctl: unknown kind "pods": expected workloads, nodes or events' },
@@ -96,7 +97,31 @@ describe('the command line', () => {
 
   it('shows help and version', async () => {
     expect(await runCli(['--version'])).toMatchObject({ exitCode: 0, stdout: 'cloudlessctl 0.1.0\n' });
-    expect(await runCli(['version', '-o', 'json'])).toMatchObject({ exitCode: 0, stdout: '{\n  "version": "0.1.0"\n}\n' });
+    expect(await runCli(['version', '--client', '-o', 'json'])).toMatchObject({
+      exitCode: 0,
+      stdout: '{\n  "version": "0.1.0"\n}\n',
+    });
+  });
+
+  it('shows the version of the coordinator, and its own also when nobody answers', async () => {
+    const getServerInfo = () => ({ version: '0.9.0', clusterId: 'c1', epoch: 3n, revision: 41n, protocolMin: 1, protocolMax: 2 });
+    expect(await runCli(['version'], { coordinator: { getServerInfo } })).toMatchObject({
+      exitCode: 0,
+      stdout: 'cloudlessctl 0.1.0\ncoordinator 0.9.0 (cluster c1, epoch 3)\n',
+    });
+    const { stdout } = await runCli(['version', '-o', 'json'], { coordinator: { getServerInfo } });
+    expect(JSON.parse(stdout)).toEqual({
+      version: '0.1.0',
+      server: { version: '0.9.0', clusterId: 'c1', epoch: '3', revision: '41', protocolMin: 1, protocolMax: 2 },
+    });
+    const unavailable = () => {
+      throw new ConnectError('it is starting', Code.Unavailable);
+    };
+    expect(await runCli(['version'], { coordinator: { getServerInfo: unavailable } })).toMatchObject({
+      exitCode: 5,
+      stdout: 'cloudlessctl 0.1.0\n',
+      stderr: 'cloudlessctl: it is starting (UNAVAILABLE)\n',
+    });
     const help = await runCli(['workload', 'create', '--help']);
     expect(help.exitCode).toBe(0);
     expect(help.stdout).toContain('--memory <bytes>');
@@ -389,8 +414,8 @@ Versions:
   (none)
 
 Events:
-  AGE   SEVERITY   REASON          ABOUT         MESSAGE
-  5s    Info       ReplicaPlaced   default/web   on node1
+  ID   AGE   SEVERITY   REASON          ABOUT         MESSAGE
+  -    5s    Info       ReplicaPlaced   default/web   on node1
 `,
     );
   });
@@ -547,7 +572,7 @@ describe('exec', () => {
       },
     };
     await runCli(['exec', 'web', '--', 'cat'], { coordinator, stdin: { kind: 'other', text: 'x' } });
-    await runCli(['exec', 'web', '-i', '--', 'cat'], { coordinator, stdin: { kind: 'other', text: 'x' } });
+    await runCli(['exec', 'web', '--', 'cat'], { coordinator, stdin: { kind: 'pipe', text: 'x' } });
     await runCli(['exec', 'web', '--no-stdin', '--', 'cat'], { coordinator, stdin: { kind: 'pipe', text: 'x' } });
     expect(sizes).toEqual([0, 1, 0]);
     const long = await runCli(['exec', 'web', '--', 'cat'], {
@@ -556,7 +581,7 @@ describe('exec', () => {
     });
     expect(long).toMatchObject({
       exitCode: 2,
-      stderr: 'cloudlessctl: the input is longer than 1 MiB, which is the most a command can be given\n',
+      stderr: 'cloudlessctl: the input is longer than 1 MiB: give -i to forward it as it comes\n',
     });
   });
 });

@@ -1,5 +1,6 @@
 import { Command, CommanderError } from 'commander';
 import { CommandTree, addGlobalOptions } from './command-tree.js';
+import { addAdminCommands } from './commands/admin-commands.js';
 import { addApplyCommand } from './commands/apply-command.js';
 import { addCompletionCommands } from './commands/completion-command.js';
 import { addContextCommands } from './commands/context-commands.js';
@@ -8,6 +9,7 @@ import { addExecCommand } from './commands/exec-command.js';
 import { addGeneralCommands } from './commands/general-commands.js';
 import { addLogCommand } from './commands/log-command.js';
 import { addNodeCommands } from './commands/node-commands.js';
+import { addPortForwardCommand } from './commands/port-forward-command.js';
 import { addSharedWorkloadCommands, addWorkloadCommands } from './commands/workload-commands.js';
 import { CliFailure, ExitCode } from './failure.js';
 import { BrokenPipeError } from './io.js';
@@ -62,12 +64,14 @@ function buildProgram(tree: CommandTree, written: Promise<void>[]): Command {
   addWorkloadCommands(tree, workload);
   addNodeCommands(tree, tree.group(program, 'node', 'look at nodes and take them out of use'));
   addContextCommands(tree, tree.group(program, 'context', 'choose between clusters'));
+  addAdminCommands(tree, tree.group(program, 'admin', "back up and restore the coordinator's state"));
   addApplyCommand(tree, program);
   addGeneralCommands(tree, program);
   addEventCommands(tree, program);
   for (const parent of [workload, program]) {
     addLogCommand(tree, parent);
     addExecCommand(tree, parent);
+    addPortForwardCommand(tree, parent);
     addSharedWorkloadCommands(tree, parent);
   }
   addCompletionCommands(tree, program);

@@ -7,6 +7,7 @@ import { Http2SessionManager, createConnectTransport } from '@connectrpc/connect
 import { systemClock } from '@cloudless/system';
 import { run } from './cli.js';
 import { BrokenPipeError } from './io.js';
+import { listen, terminalOf } from './local-io.js';
 import type { CliIo, Connection, Files, InputStream, OutputStream } from './io.js';
 
 /** A stream that follows has nothing to say for long; pings tell a silent coordinator from a lost one. */
@@ -48,6 +49,7 @@ function inputFrom(stream: NodeJS.ReadStream): InputStream {
       }
       return new Uint8Array(Buffer.concat(chunks));
     },
+    chunks: () => stream as AsyncIterable<Buffer>,
   };
 }
 
@@ -102,6 +104,8 @@ const io: CliIo = {
   clock: systemClock,
   signal: stopping.signal,
   connect,
+  terminal: terminalOf(process.stdin, process.stdout),
+  listen,
 };
 
 // Timers of the clock do not keep the process alive, and between two attempts to connect nothing else does.

@@ -1,8 +1,8 @@
 import { createClient } from '@connectrpc/connect';
-import type { CallOptions, Client } from '@connectrpc/connect';
+import type { CallOptions, Client, Transport } from '@connectrpc/connect';
 import { toJson } from '@bufbuild/protobuf';
 import type { DescMessage, JsonValue, MessageShape } from '@bufbuild/protobuf';
-import { CoordinatorService } from '@cloudless/api';
+import { AdminService, CoordinatorService, type AdminClient } from '@cloudless/api';
 import type { Settings } from './config/settings.js';
 import type { CliIo, Connection } from './io.js';
 import { printYaml } from './manifest/print-yaml.js';
@@ -17,6 +17,7 @@ const CALL_TIMEOUT_MS = 30_000;
 /** One run of a command: where it talks to, and how it prints. */
 export class Session {
   private connection: Connection | undefined;
+  private openedAdmin: AdminClient | undefined;
   private opened: CoordinatorClient | undefined;
 
   constructor(
@@ -27,11 +28,16 @@ export class Session {
 
   /** The coordinator; connects on the first use. */
   get client(): CoordinatorClient {
-    if (this.opened === undefined) {
-      this.connection = this.io.connect(this.settings.server);
-      this.opened = createClient(CoordinatorService, this.connection.transport);
-    }
-    return this.opened;
+    return (this.opened ??= createClient(CoordinatorService, this.transport));
+  }
+
+  /** What operators may ask of it. */
+  get admin(): AdminClient {
+    return (this.openedAdmin ??= createClient(AdminService, this.transport));
+  }
+
+  private get transport(): Transport {
+    return (this.connection ??= this.io.connect(this.settings.server)).transport;
   }
 
   /** Options of a call that is answered once. */

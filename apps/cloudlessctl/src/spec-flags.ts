@@ -91,9 +91,35 @@ function ports(texts: readonly string[]): JsonValue {
   });
 }
 
+/** `http:8080/healthz`, `tcp:8080`, `grpc:8080/service`, `exec:test -f /tmp/ok`. Times and thresholds need a manifest. */
+function probe(flag: string): (texts: readonly string[]) => JsonValue {
+  return (texts) => {
+    const given = texts.at(-1) ?? '';
+    const [, kind, port = '', path = ''] = /^(http|tcp|grpc):([^/\s]+)(\/\S*)?$/.exec(given) ?? [];
+    const words =
+      /^exec:(.*)$/s
+        .exec(given)?.[1]
+        ?.split(/\s+/)
+        .filter((one) => one !== '') ?? [];
+    if (words.length > 0) return { exec: { command: words } };
+    if (kind === 'http') return { http: path === '' ? { port } : { port, path } };
+    if (kind === 'grpc') return { grpc: path === '' ? { port } : { port, service: path.slice(1) } };
+    if (kind === 'tcp' && path === '') return { tcp: { port } };
+    throw usageFailure(
+      `${flag}: expected http:8080/path, tcp:8080, grpc:8080/service or exec:command, got ${JSON.stringify(given)}`,
+    );
+  };
+}
+
 const duration = (flag: string): SpecFlag['parse'] => unit(flag, parseDuration, durationJson);
 const names = (schema: { readonly values: readonly { readonly name: string }[] }): readonly string[] =>
   schema.values.map(({ name }) => name);
+
+const PROBE_FLAGS = {
+  liveness: 'check that restarts a replica',
+  readiness: 'check that puts a replica into the endpoints',
+  startup: 'check that holds the others back until it passes',
+} as const;
 
 const SPEC_FLAGS: readonly SpecFlag[] = [
   { flag: '--image', value: 'reference', description: 'image to run', path: 'image', parse: text },
@@ -225,6 +251,11 @@ const SPEC_FLAGS: readonly SpecFlag[] = [
     path: 'termination_grace_period',
     parse: duration('--grace-period'),
   },
+  ...(['liveness', 'readiness', 'startup'] as const).map((name): SpecFlag => {
+    const flag = `--${name}-probe`;
+    const description = `${PROBE_FLAGS[name]}: http:PORT/PATH, tcp:PORT, grpc:PORT/SERVICE or exec:COMMAND`;
+    return { flag, value: 'check', description, path: `${name}_probe`, parse: probe(flag) };
+  }),
   { flag: '--runtime', value: 'runtime', description: 'process or cri', path: 'runtime', parse: text },
   { flag: '--working-dir', value: 'path', description: 'working directory', path: 'working_dir', parse: text },
 ];

@@ -8,6 +8,8 @@ export interface ReconnectOptions {
   readonly signal: AbortSignal;
   /** The stream has no end of its own: an end is a broken connection too. */
   readonly endless: boolean;
+  /** Whether an error other than a broken connection passes too, once the stream had worked. */
+  isPassing?(reason: unknown): boolean;
   /** Told once for each time the connection is lost. */
   onLost(reason: string): Promise<void>;
 }
@@ -39,7 +41,8 @@ export async function* reconnecting<Item>(open: () => AsyncIterable<Item>, optio
       if (!endless) return;
     } catch (reason) {
       worked ||= wasCutOff(reason);
-      if (signal.aborted || !worked || !isTransient(reason)) throw reason;
+      const passes = isTransient(reason) || options.isPassing?.(reason) === true;
+      if (signal.aborted || !worked || !passes) throw reason;
       failure = reason;
     }
     if (lostAt === undefined) {

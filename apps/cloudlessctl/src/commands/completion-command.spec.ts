@@ -3,6 +3,7 @@ import { aNode, aWorkload, runCli } from '../testing/run-cli.js';
 const coordinator = {
   listWorkloads: () => ({ workloads: [aWorkload(), aWorkload({ name: 'worker' })] }),
   listNodes: () => ({ nodes: [aNode()] }),
+  getWorkload: () => aWorkload({ spec: { ports: [{ name: 'http', containerPort: 80 }, { containerPort: 9090 }] } }),
 };
 const complete = async (...words: string[]): Promise<string[]> =>
   (await runCli(['__complete', '--', ...words], { coordinator })).stdout.split('\n').filter((word) => word !== '');
@@ -13,6 +14,8 @@ describe('completion', () => {
     { words: ['node', 'un'], found: ['uncordon'] },
     { words: ['scale', ''], found: ['web', 'worker'] },
     { words: ['logs', 'wo'], found: ['worker'] },
+    { words: ['port-forward', 'wo'], found: ['worker'] },
+    { words: ['port-forward', 'worker', ''], found: ['http', 'port-9090'] },
     { words: ['node', 'drain', ''], found: ['web1'] },
     { words: ['get', 'node', ''], found: ['web1'] },
     { words: ['get', 'w'], found: ['workloads'] },

@@ -1,6 +1,8 @@
 import { Argument } from 'commander';
 import type { Command } from 'commander';
+import { portNameOf } from '@cloudless/api';
 import type { CommandTree, Invocation } from '../command-tree.js';
+import { parseWorkloadName } from '../names.js';
 import type { Session } from '../session.js';
 import { operand } from './options.js';
 
@@ -80,6 +82,11 @@ async function namesFor(command: Command, operands: readonly string[], session: 
   try {
     const options = session.callOptions(LOOKUP_TIMEOUT_MS);
     if (nodes) return (await session.client.listNodes({ pageSize: MAX_NAMES }, options)).nodes.map(({ id }) => id);
+    const [target] = operands;
+    if (verb === 'port-forward' && target !== undefined) {
+      const { spec } = await session.client.getWorkload(parseWorkloadName(target, session.settings.namespace), options);
+      return (spec?.ports ?? []).map(portNameOf);
+    }
     const page = await session.client.listWorkloads({ namespace: session.settings.namespace, pageSize: MAX_NAMES }, options);
     return page.workloads.map(({ name }) => name);
   } catch {

@@ -1,27 +1,38 @@
 import type { Command } from 'commander';
 import { Code, ConnectError } from '@connectrpc/connect';
-import { EventSchema } from '@cloudless/api';
-import type { Event, WatchEventsResponse } from '@cloudless/api';
+import type { CallOptions } from '@connectrpc/connect';
+import { EventSchema, Event_Category } from '@cloudless/api';
+import type { Event } from '@cloudless/api';
 import type { CommandTree, Invocation } from '../command-tree.js';
-import { CliFailure, ExitCode, usageFailure } from '../failure.js';
+import { usageFailure } from '../failure.js';
+import { followWatch } from '../follow-watch.js';
 import { parseWorkloadName } from '../names.js';
 import { messageJson } from '../session.js';
 import type { Session } from '../session.js';
 import { parseWholeNumber } from '../spec-flags.js';
-import { Deadline, reconnecting } from '../streams.js';
-import { eventLine, eventTable } from '../views/event-view.js';
-import { formatSpan } from '../output/human.js';
+import { eventLine, eventTable, eventTree, fullEventId } from '../views/event-view.js';
 import { flagOption, textOption } from './options.js';
 
 const DEFAULT_LIMIT = 100;
 const MAX_LIMIT = 1000;
 const DESCRIBED_EVENTS = 10;
+/** What happened, without who asked for it: that would tell most things twice. */
+const HAPPENINGS = [
+  Event_Category.MEMBERSHIP,
+  Event_Category.SCHEDULING,
+  Event_Category.ROLLOUT,
+  Event_Category.WORKLOAD,
+  Event_Category.SECURITY,
+  Event_Category.SYSTEM,
+];
 
 /** Which events are meant; empty fields mean all. */
 interface EventFilter {
   readonly namespace?: string;
   readonly workload?: string;
   readonly nodeId?: string;
+  /** Empty: all. */
+  readonly categories?: Event_Category[];
 }
 
 /** Adds `events`. */
@@ -35,14 +46,16 @@ export function addEventOptions(command: Command): Command {
     .option('--workload <name>', 'only of this workload')
     .option('--node <node>', 'only of this node')
     .option('--limit <number>', `the newest so many, at most ${MAX_LIMIT}`, String(DEFAULT_LIMIT))
-    .option('-w, --watch', 'go on with new events');
+    .option('--audit', 'who asked for what, in place of what happened')
+    .option('--why <id>', 'what led to this event, and what it led to, as a tree')
+    .option('-w, --watch', 'go on with what is new');
 }
 
 /** The newest events about something, oldest first; none when they cannot be had, because what they describe is what matters. */
 export async function recentEvents(session: Session, filter: EventFilter): Promise<readonly Event[]> {
   try {
     const { events } = await session.client.listEvents(
-      { ...filter, pageSize: DESCRIBED_EVENTS, newestFirst: true },
+      { categories: HAPPENINGS, ...filter, pageSize: DESCRIBED_EVENTS, newestFirst: true },
       session.callOptions(),
     );
     return events.reverse();
@@ -55,15 +68,18 @@ export async function recentEvents(session: Session, filter: EventFilter): Promi
 /** Lists the newest events, of all namespaces unless one is asked for, and goes on with `--watch`. */
 export async function showEvents(invocation: Invocation): Promise<void> {
   const { session } = invocation;
+  const why = textOption(invocation, 'why');
+  if (why !== undefined) return explainEvent(session, fullEventId(why));
   const filter = filterOf(invocation);
   const limit = parseWholeNumber('--limit', textOption(invocation, 'limit') ?? String(DEFAULT_LIMIT));
   if (limit < 1 || limit > MAX_LIMIT) throw usageFailure(`--limit: expected 1 to ${MAX_LIMIT}, got ${limit}`);
   const watch = flagOption(invocation, 'watch');
-  const { events } = await session.client.listEvents({ ...filter, pageSize: limit, newestFirst: true }, session.callOptions());
+  const request = { ...filter, pageSize: limit, newestFirst: true };
+  const { events, revision } = await session.client.listEvents(request, session.callOptions());
   events.reverse();
   if (watch) {
     for (const event of events) await printEvent(session, event);
-    await watchEvents(session, filter, events.at(-1)?.id ?? '');
+    await watchEvents(session, filter, { id: events.at(-1)?.id ?? '', revision });
   } else if (session.structured) {
     await session.printValue({ events: events.map((event) => messageJson(EventSchema, event)) });
   } else if (events.length === 0) {
@@ -73,26 +89,31 @@ export async function showEvents(invocation: Invocation): Promise<void> {
   }
 }
 
-async function watchEvents(session: Session, filter: EventFilter, after: string): Promise<void> {
-  const { clock, signal } = session.io;
-  const { timeoutMs } = session.settings;
-  const deadline = new Deadline(clock, signal, timeoutMs);
-  let afterId = after;
-  const onLost = (reason: string): Promise<void> => session.note(`the connection was lost (${reason}), connecting again`);
-  const open = (): AsyncIterable<WatchEventsResponse> =>
-    session.client.watchEvents({ ...filter, afterId }, session.streamOptions(deadline.signal));
-  try {
-    for await (const { event } of reconnecting(open, { clock, signal: deadline.signal, endless: true, onLost })) {
-      if (event === undefined) continue;
-      afterId = event.id;
-      await printEvent(session, event);
-    }
-  } catch (reason) {
-    if (deadline.passed) throw new CliFailure(ExitCode.timeout, `watched for ${formatSpan(timeoutMs ?? 0)}`);
-    throw reason;
-  } finally {
-    deadline.cancel();
-  }
+/** @param from - The newest event that was shown already, and the revision up to which there is no other. */
+/** Prints an event among those that led to it and those it led to. */
+async function explainEvent(session: Session, id: string): Promise<void> {
+  const { events } = await session.client.listEvents({ relatedTo: id, pageSize: MAX_LIMIT }, session.callOptions());
+  if (session.structured) await session.printValue({ events: events.map((event) => messageJson(EventSchema, event)) });
+  else await session.print(eventTree(events, id, session.style));
+}
+
+async function watchEvents(
+  session: Session,
+  filter: EventFilter,
+  from: { readonly id: string; readonly revision: bigint },
+): Promise<void> {
+  let afterId = from.id;
+  const watch = {
+    from: from.revision,
+    // Where the history is gone, the events themselves are kept for longer.
+    open: (afterRevision: bigint, options: CallOptions) =>
+      session.client.watchEvents({ ...filter, ...(afterRevision > 0n ? { afterRevision } : { afterId }) }, options),
+  };
+  await followWatch(session, watch, async ({ event }) => {
+    if (event === undefined || event.id <= afterId) return;
+    afterId = event.id;
+    await printEvent(session, event);
+  });
 }
 
 function printEvent(session: Session, event: Event): Promise<void> {
@@ -107,5 +128,6 @@ function filterOf(invocation: Invocation): EventFilter {
   const nodeId = textOption(invocation, 'node');
   const named = workload === undefined ? undefined : parseWorkloadName(workload, settings.namespace);
   const namespace = named?.namespace ?? (settings.namespaceGiven ? settings.namespace : '');
-  return { namespace, workload: named?.name ?? '', nodeId: nodeId ?? '' };
+  const categories = flagOption(invocation, 'audit') ? [Event_Category.AUDIT] : HAPPENINGS;
+  return { namespace, workload: named?.name ?? '', nodeId: nodeId ?? '', categories };
 }

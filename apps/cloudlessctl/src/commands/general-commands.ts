@@ -1,11 +1,15 @@
+import { ConnectError } from '@connectrpc/connect';
 import type { Command } from 'commander';
+import { ServerInfoSchema } from '@cloudless/api';
 import type { CommandTree, Invocation } from '../command-tree.js';
-import { usageFailure } from '../failure.js';
+import { ExitCode, describeCallFailure, usageFailure } from '../failure.js';
+import { messageJson } from '../session.js';
 import { didYouMean } from '../suggest.js';
 import { VERSION } from '../version.js';
 import { showEvents, addEventOptions } from './event-commands.js';
 import { describeNode, getNodes, listNodes } from './node-commands.js';
-import { operand } from './options.js';
+import { flagOption, operand } from './options.js';
+import { watchNodes, watchWorkloads } from './watch-commands.js';
 import { addListOptions, describe, getWorkloads, listWorkloads } from './workload-commands.js';
 
 /** What `get` and `describe` know, by each word that names it. */
@@ -21,7 +25,6 @@ const KINDS: Readonly<Record<string, 'workload' | 'node' | 'event'>> = {
 
 /** `get` offers the options of every kind; these are the kinds that take each. */
 const TAKEN_BY: Readonly<Record<string, readonly string[]>> = {
-  watch: ['event'],
   workload: ['event'],
   node: ['event'],
   selector: ['workload', 'node'],
@@ -33,10 +36,34 @@ export function addGeneralCommands(tree: CommandTree, parent: Command): void {
   const getCommand = tree.leaf(parent, 'get <kind> [names...]', 'list or show workloads, nodes or events', get);
   addEventOptions(addListOptions(getCommand));
   tree.leaf(parent, 'describe <kind-or-workload> [name]', 'everything about one workload or node', describeAny);
-  tree.offlineLeaf(parent, 'version', 'show the version', async ({ session }) => {
+  tree
+    .leaf(parent, 'version', 'show the version, and that of the coordinator', showVersion)
+    .option('--client', 'only of this program, without asking a coordinator');
+}
+
+/** How long `version` waits for the coordinator. */
+const VERSION_TIMEOUT_MS = 3_000;
+
+async function showVersion(invocation: Invocation): Promise<number> {
+  const { session } = invocation;
+  if (!session.structured) await session.print(`cloudlessctl ${VERSION}\n`);
+  if (flagOption(invocation, 'client')) {
     if (session.structured) await session.printValue({ version: VERSION });
-    else await session.print(`cloudlessctl ${VERSION}\n`);
-  });
+    return ExitCode.ok;
+  }
+  try {
+    const server = await session.client.getServerInfo({}, session.callOptions(session.settings.timeoutMs ?? VERSION_TIMEOUT_MS));
+    if (session.structured) await session.printValue({ version: VERSION, server: messageJson(ServerInfoSchema, server) });
+    else await session.print(`coordinator ${server.version} (cluster ${server.clusterId}, epoch ${server.epoch})\n`);
+    return ExitCode.ok;
+  } catch (reason) {
+    if (!(reason instanceof ConnectError)) throw reason;
+    // What was asked first is known whether or not anybody answers.
+    if (session.structured) await session.printValue({ version: VERSION });
+    const failure = describeCallFailure(reason, session.settings);
+    await session.note(`cloudlessctl: ${failure.message}`);
+    return failure.exitCode;
+  }
 }
 
 async function get(invocation: Invocation): Promise<void> {
@@ -46,6 +73,9 @@ async function get(invocation: Invocation): Promise<void> {
     if (invocation.options[option] === undefined || kinds.includes(kind)) continue;
     const flag = option.replaceAll(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
     throw usageFailure(`--${flag} is for ${kinds.map((taken) => `${taken}s`).join(' and ')}, not for ${kind}s`);
+  }
+  if (kind !== 'event' && flagOption(invocation, 'watch')) {
+    return kind === 'workload' ? watchWorkloads(invocation, names) : watchNodes(invocation, names);
   }
   if (kind === 'workload') return names.length > 0 ? getWorkloads(invocation, names) : listWorkloads(invocation);
   if (kind === 'node') return names.length > 0 ? getNodes(invocation, names) : listNodes(invocation);

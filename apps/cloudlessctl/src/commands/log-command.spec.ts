@@ -91,7 +91,29 @@ describe('logs', () => {
     }
     expect(await running).toMatchObject({ exitCode: 0, stdout: 'a\nb\n' });
     expect(requests.map(({ tailLines }) => tailLines)).toEqual([1, undefined]);
-    expect(requests[1]?.since).toEqual(timestampFromMs(NOW_MS + 1000 - 10_000));
+    expect(requests[1]?.after).toMatchObject([{ containerId: 'c1', sequence: 1n }]);
+  });
+
+  it('knows where it was also when it had shown nothing yet', async () => {
+    const clock = new ManualClock(NOW_MS);
+    const requests: StreamLogsRequest[] = [];
+    const coordinator = {
+      getWorkload: () => one,
+      streamLogs: async function* (request: StreamLogsRequest) {
+        requests.push(request);
+        if (requests.length > 1) return;
+        yield create(LogEntrySchema, { containerId: 'c1', replicaId: '00000000000000aa-1', position: 7n });
+        throw new ConnectError('no leader', Code.Unavailable);
+      },
+    };
+    const running = runCli(['logs', 'web', '-f', '--tail', '0'], { clock, coordinator });
+    while (requests.length < 2) {
+      await new Promise((resolve) => setImmediate(resolve));
+      await clock.advance(100);
+    }
+    expect(await running).toMatchObject({ exitCode: 0, stdout: '' });
+    expect(requests[1]).toMatchObject({ after: [{ containerId: 'c1', sequence: 7n }] });
+    expect(requests[1]?.tailLines).toBeUndefined();
   });
 
   it('prints entries for programs, one in a line', async () => {

@@ -1,9 +1,9 @@
 import type { Command } from 'commander';
-import { fromJson } from '@bufbuild/protobuf';
+import { create, fromJson } from '@bufbuild/protobuf';
 import type { MessageInitShape } from '@bufbuild/protobuf';
 import { TimestampSchema, timestampFromMs } from '@bufbuild/protobuf/wkt';
 import type { Timestamp } from '@bufbuild/protobuf/wkt';
-import { LogEntrySchema, OutputStream } from '@cloudless/api';
+import { LogEntrySchema, LogPositionSchema, OutputStream } from '@cloudless/api';
 import type { LogEntry, StreamLogsRequestSchema } from '@cloudless/api';
 import type { CommandTree, Invocation } from '../command-tree.js';
 import { CliFailure, ExitCode, usageFailure } from '../failure.js';
@@ -64,10 +64,14 @@ async function showLogs(invocation: Invocation): Promise<void> {
 
 type LogRequest = MessageInitShape<typeof StreamLogsRequestSchema>;
 
-/** A log that can be opened again where it broke off: at the time of the newest entry seen, without those that were shown. */
+/** The most positions that a request may hold; those of replicas long gone are left out first. */
+const MAX_POSITIONS = 4_096;
+
+/** A log that can be opened again where it broke off. */
 class ResumableLog {
-  private readonly seen = new Map<string, bigint>();
-  private newest: Timestamp | undefined;
+  /** What was seen last of each replica, the one seen longest ago first. */
+  private readonly seen = new Map<string, { readonly containerId: string; readonly sequence: bigint }>();
+  private begun = false;
 
   constructor(
     private readonly session: Session,
@@ -77,24 +81,25 @@ class ResumableLog {
 
   async *open(): AsyncGenerator<LogEntry> {
     const { tailLines: _, ...resumed } = this.request;
-    const request = this.newest === undefined ? this.request : { ...resumed, since: this.newest };
+    const after = [...this.seen.values()].slice(-MAX_POSITIONS).map((position) => create(LogPositionSchema, position));
+    const request = this.begun ? { ...resumed, after } : this.request;
     for await (const entry of this.session.client.streamLogs(request, this.session.streamOptions(this.signal))) {
-      if (entry.sequence > 0n) {
-        if (entry.sequence <= (this.seen.get(entry.containerId) ?? 0n)) continue;
-        this.seen.set(entry.containerId, entry.sequence);
-        if (entry.time !== undefined) this.newest = laterOf(this.newest, entry.time);
-      }
-      yield entry;
+      this.begun = true;
+      if (this.isNew(entry)) yield entry;
     }
   }
-}
 
-/** Replicas are merged by arrival, so an entry of another node may be older than the newest seen by this much. */
-const CLOCK_SLACK_SECONDS = 10n;
-
-function laterOf(since: Timestamp | undefined, time: Timestamp): Timestamp {
-  const resumed = { ...time, seconds: time.seconds - CLOCK_SLACK_SECONDS };
-  return since !== undefined && since.seconds >= resumed.seconds ? since : resumed;
+  /** Takes down what was seen; false for a line that was seen before. */
+  private isNew({ replicaId, containerId, sequence, position }: LogEntry): boolean {
+    const known = this.seen.get(replicaId);
+    const sameContainer = known?.containerId === containerId;
+    const at = sequence > 0n ? sequence : position;
+    if (at === undefined) return true;
+    if (sameContainer && at <= known.sequence) return sequence === 0n;
+    this.seen.delete(replicaId);
+    this.seen.set(replicaId, { containerId, sequence: at });
+    return true;
+  }
 }
 
 function requestOf(invocation: Invocation, target: ReplicaTarget): LogRequest {

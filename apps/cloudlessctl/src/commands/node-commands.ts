@@ -23,22 +23,41 @@ export function addNodeCommands(tree: CommandTree, parent: Command): void {
   tree.leaf(parent, 'describe <node>', 'everything about one node', (invocation) => describeNode(invocation, nameOf(invocation)));
   tree.leaf(parent, 'cordon <node>', 'let nothing new onto the node', async (invocation) => {
     const { session } = invocation;
-    await finish(session, await session.client.cordonNode({ nodeId: nameOf(invocation) }, session.callOptions()), 'cordoned');
+    await finish(
+      session,
+      await session.client.cordonNode({ nodeId: nameOf(invocation), requestId: session.requestId() }, session.callOptions()),
+      'cordoned',
+    );
   });
   tree.leaf(parent, 'uncordon <node>', 'end cordon and drain', async (invocation) => {
     const { session } = invocation;
-    await finish(session, await session.client.uncordonNode({ nodeId: nameOf(invocation) }, session.callOptions()), 'uncordoned');
+    await finish(
+      session,
+      await session.client.uncordonNode({ nodeId: nameOf(invocation), requestId: session.requestId() }, session.callOptions()),
+      'uncordoned',
+    );
   });
   tree
     .leaf(parent, 'drain <node>', 'cordon, and replace every replica elsewhere', drainNode)
     .option('--wait', 'wait until no replicas are left, for 10m or --timeout');
   tree.leaf(parent, 'label <node> <labels...>', 'set labels by key=value, remove by key-', labelNode);
   tree.leaf(parent, 'taint <node> <taints...>', 'set taints by key=value:EFFECT, remove by key- or key:EFFECT-', taintNode);
+  tree.leaf(parent, 'confirm-lost <node>', 'a lost node is dead for sure: replace what it ran at once', async (invocation) => {
+    const { session } = invocation;
+    const node = await session.client.confirmNodeLost(
+      { nodeId: nameOf(invocation), requestId: session.requestId() },
+      session.callOptions(),
+    );
+    await finish(session, node, 'confirmed lost');
+  });
   tree
     .leaf(parent, 'remove <node>', 'forget a node that is drained or lost', async (invocation) => {
       const { session } = invocation;
       const nodeId = nameOf(invocation);
-      await session.client.removeNode({ nodeId, force: flagOption(invocation, 'force') }, session.callOptions());
+      await session.client.removeNode(
+        { nodeId, force: flagOption(invocation, 'force'), requestId: session.requestId() },
+        session.callOptions(),
+      );
       await session.tell(`node ${nodeId}: removed`);
     })
     .option('--force', 'also when replicas are recorded on it; they count as lost');
@@ -78,7 +97,7 @@ export async function describeNode({ session }: Invocation, nodeId: string): Pro
 async function drainNode(invocation: Invocation): Promise<void> {
   const { session } = invocation;
   const nodeId = operand(invocation, 0, 'node');
-  const draining = await session.client.drainNode({ nodeId }, session.callOptions());
+  const draining = await session.client.drainNode({ nodeId, requestId: session.requestId() }, session.callOptions());
   await session.tell(`node ${nodeId}: draining`);
   const final = flagOption(invocation, 'wait') ? await waitUntilDrained(session, nodeId) : draining;
   if (session.structured) await session.printValue(messageJson(NodeSchema, final));
@@ -93,7 +112,11 @@ async function labelNode(invocation: Invocation): Promise<void> {
     else setLabels[key] = value;
   }
   const nodeId = operand(invocation, 0, 'node');
-  await finish(session, await session.client.updateNode({ nodeId, setLabels, removeLabels }, session.callOptions()), 'labelled');
+  await finish(
+    session,
+    await session.client.updateNode({ nodeId, setLabels, removeLabels, requestId: session.requestId() }, session.callOptions()),
+    'labelled',
+  );
 }
 
 async function taintNode(invocation: Invocation): Promise<void> {
@@ -106,7 +129,11 @@ async function taintNode(invocation: Invocation): Promise<void> {
     else setTaints.push(taint);
   }
   const nodeId = operand(invocation, 0, 'node');
-  await finish(session, await session.client.updateNode({ nodeId, setTaints, removeTaints }, session.callOptions()), 'tainted');
+  await finish(
+    session,
+    await session.client.updateNode({ nodeId, setTaints, removeTaints, requestId: session.requestId() }, session.callOptions()),
+    'tainted',
+  );
 }
 
 /** Reads `key=value:EFFECT` or `key:EFFECT`, which sets, or `key-` or `key:EFFECT-`, which removes and is returned without the hyphen. */

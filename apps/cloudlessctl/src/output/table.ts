@@ -12,6 +12,25 @@ export function formatTable(headers: readonly string[], rows: readonly (readonly
   return cells.map((row) => `${formatRow(row, widths)}\n`).join('');
 }
 
+/** A table whose rows come one after another: the header first, columns as wide as the widest cell so far. */
+export class GrowingTable {
+  private readonly widths: number[];
+  private begun = false;
+
+  constructor(private readonly headers: readonly string[]) {
+    this.widths = headers.map(widthOf);
+  }
+
+  /** The line of a row, below the header if it is the first. Cells that are left out are empty. */
+  add(row: readonly (Cell | string)[]): string {
+    const cells = this.headers.map((_, column) => toCell(row[column] ?? ''));
+    for (const [column, { text }] of cells.entries()) this.widths[column] = Math.max(this.widths[column] ?? 0, widthOf(text));
+    const lines = this.begun ? [cells] : [this.headers.map(toCell), cells];
+    this.begun = true;
+    return lines.map((line) => `${formatRow(line, this.widths)}\n`).join('');
+  }
+}
+
 function formatRow(row: readonly Cell[], widths: readonly number[]): string {
   return row
     .map(({ text, paint }, column) => {

@@ -16,7 +16,7 @@ import {
 import type { Node, Workload } from '@cloudless/api';
 import { run } from '../cli.js';
 import { BrokenPipeError } from '../io.js';
-import type { CliIo, InputStream, OutputStream } from '../io.js';
+import type { CliIo, InputStream, OutputStream, Terminal } from '../io.js';
 
 /** The calls a test's coordinator answers; every other one is UNIMPLEMENTED. */
 export type FakeCoordinator = Partial<ServiceImpl<typeof CoordinatorService>>;
@@ -31,6 +31,8 @@ export interface CliOptions {
   readonly isTTY?: boolean;
   readonly clock?: ManualClock;
   readonly signal?: AbortSignal;
+  readonly terminal?: Terminal;
+  readonly listen?: CliIo['listen'];
   /** The reader of the output goes away after so many writes. */
   readonly brokenAfter?: number;
   onStdout?(text: string): void;
@@ -85,6 +87,9 @@ export async function runCli(argv: readonly string[], options: CliOptions = {}):
         const bytes = new TextEncoder().encode(options.stdin?.text ?? '');
         return bytes.length > maxBytes ? undefined : bytes;
       },
+      chunks: async function* () {
+        yield new TextEncoder().encode(options.stdin?.text ?? '');
+      },
     },
     env: { HOME: '/home/me', ...options.env },
     files: {
@@ -109,6 +114,8 @@ export async function runCli(argv: readonly string[], options: CliOptions = {}):
       servers.push(server);
       return { transport, close: () => undefined };
     },
+    terminal: options.terminal,
+    listen: options.listen ?? (() => Promise.reject(new Error('this test takes no connections'))),
   };
   const exitCode = await run(argv, io);
   return { exitCode, ...output, files, servers };

@@ -9,13 +9,14 @@ import type { Cell } from '../output/table.js';
 /** Events as a table, in the order given. */
 export function eventTable(events: readonly Event[], nowMs: number, style: Style): string {
   return formatTable(
-    ['AGE', 'SEVERITY', 'REASON', 'ABOUT', 'MESSAGE'],
+    ['ID', 'AGE', 'SEVERITY', 'REASON', 'ABOUT', 'MESSAGE'],
     events.map((event) => [
+      shortEventId(event.id),
       formatAge(event.time, nowMs),
       severityCell(event, style),
       event.reason,
       subjectOf(event),
-      event.message,
+      messageOf(event),
     ]),
   );
 }
@@ -24,9 +25,59 @@ export function eventTable(events: readonly Event[], nowMs: number, style: Style
 export function eventLine(event: Event, style: Style): string {
   const { text, paint } = severityCell(event, style);
   const severity = text.padEnd(7);
-  return [formatTime(event.time), paint?.(severity) ?? severity, event.reason, subjectOf(event), oneLine(event.message)].join(
-    '  ',
-  );
+  const parts = [
+    formatTime(event.time),
+    paint?.(severity) ?? severity,
+    event.reason,
+    subjectOf(event),
+    oneLine(messageOf(event)),
+  ];
+  return parts.join('  ');
+}
+
+/** An id without the zeros that make ids sort: `2-17`. */
+export function shortEventId(id: string): string {
+  return id.replace(/^0+(?=\d)/, '').replace(/-0+(?=\d)/, '-');
+}
+
+/** The whole id of one that was shown short; other texts stay as they are. */
+export function fullEventId(id: string): string {
+  const parts = /^(\d{1,10})-(\d{1,10})$/.exec(id);
+  return parts === null
+    ? id
+    : parts
+        .slice(1)
+        .map((part) => part.padStart(10, '0'))
+        .join('-');
+}
+
+/** The message, and for how many events it stands. */
+function messageOf({ message, count, firstTime }: Event): string {
+  return count > 1 ? `${message} (${count} times since ${formatTime(firstTime)})` : message;
+}
+
+/**
+ * Events with what led to them above and what they led to below, as a tree.
+ * @param events - By id; a cause that is not among them is as if there were none.
+ * @param asked - The one that was asked about: it is marked.
+ */
+export function eventTree(events: readonly Event[], asked: string, style: Style): string {
+  const ids = new Set(events.map(({ id }) => id));
+  const lines: string[] = [];
+  const add = (event: Event, lead: string, indent: string): void => {
+    const mark = event.id === asked ? '>' : ' ';
+    lines.push(`${mark} ${lead}${shortEventId(event.id)}  ${eventLine(event, style)}`);
+    const children = events.filter(({ causeId }) => causeId === event.id);
+    const bar = children.length > 0 ? '|  ' : '   ';
+    if (event.decision !== undefined) lines.push(`  ${indent}${bar}why: ${oneLine(event.decision.why)} (${event.decision.id})`);
+    if (event.requestId !== '' && !ids.has(event.causeId)) lines.push(`  ${indent}${bar}request: ${oneLine(event.requestId)}`);
+    for (const [index, child] of children.entries()) {
+      const isLast = index === children.length - 1;
+      add(child, `${indent}${isLast ? '`- ' : '|- '}`, `${indent}${isLast ? '   ' : '|  '}`);
+    }
+  };
+  for (const event of events) if (!ids.has(event.causeId)) add(event, '', '');
+  return `${lines.join('\n')}\n`;
 }
 
 /** What an event is about: `default/web`, `node web1`. */

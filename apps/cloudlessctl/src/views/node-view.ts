@@ -11,38 +11,38 @@ import { formatFields, formatSections } from './sections.js';
 /** Nodes as a table; CPU and memory are what is reserved, of what there is for workloads. */
 export function nodeTable(nodes: readonly Node[], nowMs: number, style: Style, wide: boolean): string {
   return formatTable(
-    [
-      'NAME',
-      'STATUS',
-      'ZONE',
-      'REPLICAS',
-      'CPU',
-      'MEMORY',
-      'AGE',
-      ...(wide ? ['REGION', 'PLATFORM', 'AGENT', 'ADDRESS', 'TAINTS', 'LABELS'] : []),
-    ],
-    nodes.map((node) => {
-      const { status } = node;
-      const extra = [
-        node.region,
-        platformOf(node),
-        status?.agentVersion ?? '',
-        status?.agentAddress ?? '',
-        formatTaints(node.taints),
-        formatLabels(node.labels),
-      ];
-      return [
-        node.id,
-        statusCell(node, style),
-        node.zone,
-        `${status?.replicaCount ?? 0}/${status?.maxReplicas ?? 0}`,
-        share(status?.allocated, status?.capacity, status?.reserved, 'cpu'),
-        share(status?.allocated, status?.capacity, status?.reserved, 'memory'),
-        formatAge(node.createdAt, nowMs),
-        ...(wide ? extra : []),
-      ];
-    }),
+    nodeHeaders(wide),
+    nodes.map((node) => nodeCells(node, nowMs, style, wide)),
   );
+}
+
+/** The columns of a table of nodes. */
+export function nodeHeaders(wide: boolean): readonly string[] {
+  const extra = ['REGION', 'PLATFORM', 'AGENT', 'ADDRESS', 'TAINTS', 'LABELS'];
+  return ['NAME', 'STATUS', 'ZONE', 'REPLICAS', 'CPU', 'MEMORY', 'AGE', ...(wide ? extra : [])];
+}
+
+/** The row of a node. */
+export function nodeCells(node: Node, nowMs: number, style: Style, wide: boolean): readonly (Cell | string)[] {
+  const { status } = node;
+  const extra = [
+    node.region,
+    platformOf(node),
+    status?.agentVersion ?? '',
+    status?.agentAddress ?? '',
+    formatTaints(node.taints),
+    formatLabels(node.labels),
+  ];
+  return [
+    node.id,
+    statusCell(node, style),
+    node.zone,
+    `${status?.replicaCount ?? 0}/${status?.maxReplicas ?? 0}`,
+    share(status?.allocated, status?.capacity, status?.reserved, 'cpu'),
+    share(status?.allocated, status?.capacity, status?.reserved, 'memory'),
+    formatAge(node.createdAt, nowMs),
+    ...(wide ? extra : []),
+  ];
 }
 
 /** Everything about one node, in sections. */

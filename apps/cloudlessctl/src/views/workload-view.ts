@@ -5,6 +5,7 @@ import {
   Rollout_Strategy,
   WorkloadSpec_Mode,
   WorkloadStatus_Phase,
+  withDefaults,
 } from '@cloudless/api';
 import type { Event, ReplicaStatus, ResourceList, Workload, WorkloadSpec } from '@cloudless/api';
 import { formatAge, formatBytes, formatCpu, formatDuration, formatLabels, formatTime, formatWord } from '../output/human.js';
@@ -13,11 +14,20 @@ import type { Style } from '../output/style.js';
 import { formatTable } from '../output/table.js';
 import type { Cell } from '../output/table.js';
 import { eventTable } from './event-view.js';
+import { probeText } from './probe-text.js';
 import { formatFields, formatSections } from './sections.js';
 
 /** Workloads as a table; wide adds what runs, labels and uid. */
 export function workloadTable(workloads: readonly Workload[], nowMs: number, style: Style, wide: boolean): string {
-  const headers = [
+  return formatTable(
+    workloadHeaders(wide),
+    workloads.map((workload) => workloadCells(workload, nowMs, style, wide)),
+  );
+}
+
+/** The columns of a table of workloads. */
+export function workloadHeaders(wide: boolean): readonly string[] {
+  return [
     'NAMESPACE',
     'NAME',
     'STATUS',
@@ -27,23 +37,22 @@ export function workloadTable(workloads: readonly Workload[], nowMs: number, sty
     ...(wide ? ['VERSION', 'RUNS', 'LABELS', 'UID'] : []),
     'REASON',
   ];
-  return formatTable(
-    headers,
-    workloads.map((workload) => {
-      const { namespace, name, spec, status, uid, createdAt } = workload;
-      const extra = [String(status?.version ?? 0), shorten(summaryOf(spec), false), formatLabels(spec?.labels ?? {}), uid];
-      return [
-        namespace,
-        name,
-        phaseCell(status?.phase ?? WorkloadStatus_Phase.PENDING, style),
-        `${status?.readyReplicas ?? 0}/${status?.desiredReplicas ?? 0}`,
-        String(status?.updatedReplicas ?? 0),
-        formatAge(createdAt, nowMs),
-        ...(wide ? extra : []),
-        shorten(status?.reason ?? '', wide),
-      ];
-    }),
-  );
+}
+
+/** The row of a workload. */
+export function workloadCells(workload: Workload, nowMs: number, style: Style, wide: boolean): readonly (Cell | string)[] {
+  const { namespace, name, spec, status, uid, createdAt } = workload;
+  const extra = [String(status?.version ?? 0), shorten(summaryOf(spec), false), formatLabels(spec?.labels ?? {}), uid];
+  return [
+    namespace,
+    name,
+    phaseCell(status?.phase ?? WorkloadStatus_Phase.PENDING, style),
+    `${status?.readyReplicas ?? 0}/${status?.desiredReplicas ?? 0}`,
+    String(status?.updatedReplicas ?? 0),
+    formatAge(createdAt, nowMs),
+    ...(wide ? extra : []),
+    shorten(status?.reason ?? '', wide),
+  ];
 }
 
 /** Everything about one workload, in sections. */
@@ -85,9 +94,16 @@ export function replicaTable(replicas: readonly ReplicaStatus[], nowMs: number, 
       String(replica.restarts),
       formatAge(replica.createdAt, nowMs),
       replica.endpoints.map(({ portName, ip, port }) => `${portName}=${ip}:${port}`).join(','),
-      replica.reason + (replica.lastExitCode === undefined ? '' : ` (last exit code ${replica.lastExitCode})`),
+      reasonOf(replica),
     ]),
   );
+}
+
+/** Why it is as it is, and how its last container ended: that tells why another one runs. */
+function reasonOf({ reason, lastExitCode, lastEndReason }: ReplicaStatus): string {
+  if (lastExitCode === undefined && lastEndReason === '') return reason;
+  const isCode = lastEndReason === '' || lastEndReason === `exit code ${lastExitCode}`;
+  return `${reason} (${isCode ? `last exit code ${lastExitCode}` : `last ended: ${lastEndReason}`})`.trimStart();
 }
 
 /** What a spec runs: its image, or its command. */
@@ -117,6 +133,7 @@ function identityFields(
 function specFields(spec: WorkloadSpec | undefined): Field[] {
   if (spec === undefined) return [];
   const { rollout, restart, placement, resources } = spec;
+  const probes = withDefaults(spec); // what is in effect: most of a probe is seldom given
   return [
     ['Image', spec.image],
     ['Command', quotedWords([...spec.command, ...spec.args])],
@@ -146,6 +163,9 @@ function specFields(spec: WorkloadSpec | undefined): Field[] {
             ...(restart.maxRetries === undefined ? [] : [`at most ${restart.maxRetries} times`]),
           ].join(', '),
     ],
+    ['Liveness', probeText(probes.livenessProbe)],
+    ['Readiness', probeText(probes.readinessProbe)],
+    ['Startup', probeText(probes.startupProbe)],
     ['Rollout', rollout === undefined ? '' : rolloutText(rollout)],
     ['Grace period', spec.terminationGracePeriod === undefined ? '' : formatDuration(spec.terminationGracePeriod)],
   ];

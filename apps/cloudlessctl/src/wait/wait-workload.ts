@@ -1,12 +1,14 @@
 import { create } from '@bufbuild/protobuf';
+import type { CallOptions } from '@connectrpc/connect';
 import { StreamLogsRequestSchema, WatchWorkloadsResponse_Kind } from '@cloudless/api';
 import type { Workload } from '@cloudless/api';
 import { ReplicaStatus_Phase } from '@cloudless/api';
 import { CliFailure, ExitCode } from '../failure.js';
+import { resumedWatch } from '../follow-watch.js';
 import { count, formatSpan } from '../output/human.js';
 import { oneLine } from '../output/table.js';
 import type { Session } from '../session.js';
-import { Deadline, reconnecting } from '../streams.js';
+import { Deadline } from '../streams.js';
 import { describeReplicas, judgeWorkload } from './judge-workload.js';
 import type { WorkloadProgress } from './judge-workload.js';
 import { Progress } from './progress.js';
@@ -73,10 +75,8 @@ async function watchWorkload(
   const timeoutMs = session.settings.timeoutMs ?? WAIT_TIMEOUT_MS;
   const deadline = new Deadline(clock, signal, timeoutMs);
   const progress = new Progress(session);
-  const open = (): AsyncIterable<Seen> => statesOf(session, subject, deadline.signal);
   try {
-    const onLost = (reason: string): Promise<void> => session.note(`the connection was lost (${reason}), connecting again`);
-    for await (const { workload } of reconnecting(open, { clock, signal: deadline.signal, endless: true, onLost })) {
+    for await (const { workload } of statesOf(session, subject, deadline.signal)) {
       const result = await look(workload, progress);
       if (result !== undefined) return result;
     }
@@ -96,7 +96,12 @@ interface Seen {
 
 async function* statesOf(session: Session, { namespace, name, uid }: Workload, signal: AbortSignal): AsyncGenerator<Seen> {
   let present = false;
-  for await (const { kind, workload } of session.client.watchWorkloads({ namespace, name }, session.streamOptions(signal))) {
+  const watch = {
+    open: (afterRevision: bigint, options: CallOptions) =>
+      session.client.watchWorkloads({ namespace, name, afterRevision }, options),
+    onAnew: () => void (present = false),
+  };
+  for await (const { kind, workload } of resumedWatch(session, watch, signal)) {
     if (kind === WatchWorkloadsResponse_Kind.PUT && workload?.uid === uid) {
       present = true;
       yield { workload };

@@ -1,0 +1,74 @@
+import type { ExecRequest } from '@cloudless/api';
+import type { Terminal } from '../io.js';
+import { runCli } from '../testing/run-cli.js';
+
+/** A coordinator whose command copies its input and ends with 5. */
+function copying(seen: ExecRequest['request'][]) {
+  return {
+    exec: async function* (requests: AsyncIterable<ExecRequest>) {
+      yield { response: { case: 'started' as const, value: { nodeId: 'n1' } } };
+      for await (const { request } of requests) {
+        seen.push(request);
+        if (request.case === 'stdin') yield { response: { case: 'stdout' as const, value: request.value } };
+        if (request.case === 'stdinEnd' || request.case === 'resize') break;
+      }
+      yield { response: { case: 'stderr' as const, value: new TextEncoder().encode('bye') } };
+      yield {};
+      yield { response: { case: 'exit' as const, value: { exitCode: 5 } } };
+    },
+  };
+}
+
+describe('exec -i', () => {
+  it('carries input and output as they come, and the exit code', async () => {
+    const seen: ExecRequest['request'][] = [];
+    const result = await runCli(['exec', '-i', 'shop/web', '--timeout', '5s', '--', 'cat', '-n'], {
+      coordinator: copying(seen),
+      stdin: { kind: 'other', text: 'hello' },
+    });
+    expect(result).toMatchObject({ exitCode: 5, stdout: 'hello', stderr: 'bye' });
+    expect(seen[0]).toMatchObject({
+      case: 'start',
+      value: { namespace: 'shop', name: 'web', command: ['cat', '-n'], timeout: { seconds: 5n } },
+    });
+    expect(seen.map(({ case: kind }) => kind)).toEqual(['start', 'stdin', 'stdinEnd']);
+  });
+
+  it('with -t makes the terminal raw and back again, and tells its size', async () => {
+    const seen: ExecRequest['request'][] = [];
+    const modes: string[] = [];
+    let resized: (() => void) | undefined;
+    const terminal: Terminal = {
+      size: { columns: 100, rows: 40 },
+      onResize: (listener) => {
+        resized = listener;
+        return () => (resized = undefined);
+      },
+      makeRaw: () => {
+        modes.push('raw');
+        return () => void modes.push('as before');
+      },
+    };
+    const running = runCli(['exec', '-t', 'web', '--', 'sh'], { coordinator: copying(seen), terminal, env: { TERM: 'vt100' } });
+    while (resized === undefined) await new Promise((resolve) => setImmediate(resolve));
+    resized();
+    expect(await running).toMatchObject({ exitCode: 5 });
+    expect(seen).toMatchObject([
+      { case: 'start', value: { tty: { columns: 100, rows: 40 }, env: { TERM: 'vt100' } } },
+      { case: 'resize', value: { columns: 100, rows: 40 } },
+    ]);
+    expect({ modes, resized }).toEqual({ modes: [], resized: undefined });
+    await runCli(['exec', '-it', 'web', '--', 'sh'], { coordinator: copying(seen), terminal });
+    expect(modes).toEqual(['raw', 'as before']);
+  });
+
+  it.each([
+    { argv: ['exec', '-it', 'web', '--', 'sh'], says: '-t needs a terminal as input and output' },
+    { argv: ['exec', '-i', '-o', 'json', 'web', '--', 'sh'], says: 'leave out -i and -t' },
+  ])('$argv is refused: $says', async ({ argv, says }) => {
+    expect(await runCli(argv, { coordinator: copying([]) })).toMatchObject({
+      exitCode: 2,
+      stderr: expect.stringContaining(says),
+    });
+  });
+});

@@ -1,0 +1,148 @@
+import type { Command } from 'commander';
+import { create } from '@bufbuild/protobuf';
+import { ConnectError } from '@connectrpc/connect';
+import { PortForwardRequestSchema, Port_Protocol, portNameOf } from '@cloudless/api';
+import type { PortForwardRequest } from '@cloudless/api';
+import type { CommandTree, Invocation } from '../command-tree.js';
+import { CliFailure, ExitCode, describeCallFailure, usageFailure } from '../failure.js';
+import type { LocalConnection, LocalListener } from '../io.js';
+import { parseReplicaTarget, toTargetFields } from '../names.js';
+import type { ReplicaTarget } from '../names.js';
+import { formatSpan } from '../output/human.js';
+import type { Session } from '../session.js';
+import { Deadline } from '../streams.js';
+import { operand } from './options.js';
+
+/** What the coordinator takes in one message is 256 KiB. */
+const CHUNK_BYTES = 64 * 1024;
+
+/** One port of this machine, and the port of the replica behind it. */
+interface Forwarding {
+  /** 0 picks one. */
+  readonly local: number;
+  /** Name or number of a declared port. */
+  readonly port: string;
+}
+
+/** Adds `port-forward`. */
+export function addPortForwardCommand(tree: CommandTree, parent: Command): void {
+  tree
+    .leaf(
+      parent,
+      'port-forward <target> <ports...>',
+      'reach ports of a workload, replica or container from this machine',
+      portForward,
+    )
+    .addHelpText(
+      'after',
+      '\nPorts are [LOCAL:]PORT: PORT is the name or number of a declared port, LOCAL a port of this machine; without it, or 0, one is\n' +
+        'picked. Each connection to a workload goes to one of its ready replicas.\nAs in: cloudlessctl port-forward web 8080:http',
+    );
+}
+
+/** Serves until it is ended. What fails in one connection is told, and ends that connection only. */
+async function portForward(invocation: Invocation): Promise<void> {
+  const { session, operands } = invocation;
+  const { io, settings } = session;
+  const targetText = operand(invocation, 0, 'target');
+  const target = parseReplicaTarget(targetText, settings.namespace);
+  const forwardings = operands.slice(1).map(parseForwarding);
+  await checkPorts(session, target, forwardings);
+  const deadline = new Deadline(io.clock, io.signal, settings.timeoutMs);
+  const listeners: LocalListener[] = [];
+  try {
+    for (const { local, port } of forwardings) {
+      const listener = await listenAt(
+        session,
+        local,
+        (connection) => void carry(session, target, port, connection, deadline.signal),
+      );
+      listeners.push(listener);
+      await session.print(`Forwarding 127.0.0.1:${listener.port} -> ${targetText} ${port}\n`);
+    }
+    await aborted(deadline.signal);
+    if (deadline.passed) throw new CliFailure(ExitCode.timeout, `forwarded for ${formatSpan(settings.timeoutMs ?? 0)}`);
+  } finally {
+    deadline.cancel();
+    for (const listener of listeners) listener.close();
+  }
+}
+
+function parseForwarding(text: string): Forwarding {
+  const parts = text.split(':');
+  const [local = '', port = ''] = parts.length === 1 ? ['0', text] : parts;
+  if (parts.length > 2 || !/^\d{0,5}$/.test(local) || Number(local) > 65_535 || !/^[a-z0-9]([a-z0-9-]*[a-z0-9])?$/.test(port)) {
+    throw usageFailure(`expected [LOCAL:]PORT, as 8080:http, 8080:80 or http, got ${JSON.stringify(text)}`);
+  }
+  return { local: Number(local), port };
+}
+
+/** A port that the workload does not declare would fail with each connection: it is better said at once. */
+async function checkPorts(session: Session, target: ReplicaTarget, forwardings: readonly Forwarding[]): Promise<void> {
+  if (target.kind !== 'workload') return;
+  const { spec } = await session.client.getWorkload(target.workload, session.callOptions());
+  const ports = (spec?.ports ?? []).filter(({ protocol }) => protocol === Port_Protocol.TCP);
+  for (const { port } of forwardings) {
+    if (ports.some((each) => portNameOf(each) === port || String(each.containerPort) === port)) continue;
+    const known = ports.map((each) => `${portNameOf(each)} (${each.containerPort})`).join(', ');
+    throw usageFailure(`the workload declares no TCP port ${port}; ${known === '' ? 'it has none' : `it has ${known}`}`);
+  }
+}
+
+async function listenAt(
+  { io }: Session,
+  local: number,
+  onConnection: (connection: LocalConnection) => void,
+): Promise<LocalListener> {
+  try {
+    return await io.listen(local, onConnection);
+  } catch (reason) {
+    const code = reason instanceof Error && 'code' in reason ? String(reason.code) : String(reason);
+    const why = code === 'EADDRINUSE' ? 'it is in use; leave it out and one is picked' : code;
+    throw new CliFailure(ExitCode.error, `port ${local} of this machine cannot be listened at: ${why}`, { cause: reason });
+  }
+}
+
+/** One connection, until both sides have ended. */
+async function carry(
+  session: Session,
+  target: ReplicaTarget,
+  port: string,
+  connection: LocalConnection,
+  signal: AbortSignal,
+): Promise<void> {
+  const ending = AbortSignal.any([signal, connection.closed]);
+  try {
+    const requests = requestsOf(target, port, connection);
+    for await (const { response } of session.client.portForward(requests, session.streamOptions(ending))) {
+      if (response.case === 'data') await connection.write(response.value);
+      else if (response.case === 'end') connection.end();
+    }
+    connection.end();
+  } catch (reason) {
+    connection.reset();
+    if (ending.aborted) return; // whoever had opened it has gone
+    const failure = reason instanceof ConnectError ? describeCallFailure(reason, session.settings) : reason;
+    await session.note(
+      `cloudlessctl: connection to port ${port}: ${failure instanceof Error ? failure.message : String(failure)}`,
+    );
+  }
+}
+
+async function* requestsOf(target: ReplicaTarget, port: string, connection: LocalConnection): AsyncGenerator<PortForwardRequest> {
+  yield create(PortForwardRequestSchema, { request: { case: 'start', value: { ...toTargetFields(target), port } } });
+  for await (const chunk of connection.data) {
+    for (let start = 0; start < chunk.length; start += CHUNK_BYTES) {
+      const value = new Uint8Array(chunk.subarray(start, start + CHUNK_BYTES));
+      yield create(PortForwardRequestSchema, { request: { case: 'data', value } });
+    }
+  }
+  yield create(PortForwardRequestSchema, { request: { case: 'end', value: {} } });
+}
+
+function aborted(signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    if (signal.aborted) return resolve();
+    signal.addEventListener('abort', () => resolve(), { once: true });
+  });
+}

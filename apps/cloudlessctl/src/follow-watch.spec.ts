@@ -1,0 +1,197 @@
+import { create, type MessageInitShape } from '@bufbuild/protobuf';
+import {
+  EventSchema,
+  WatchNodesResponse_Kind as NodeKind,
+  WatchWorkloadsResponse_Kind as Kind,
+  type WatchEventsRequest,
+  type WatchEventsResponseSchema,
+  type WatchWorkloadsRequest,
+  type WatchWorkloadsResponseSchema,
+} from '@cloudless/api';
+import { ManualClock, settle } from '@cloudless/base/testing';
+import { Code, ConnectError } from '@connectrpc/connect';
+import { NOW_MS, aNode, aWorkload, runCli, type CliOptions, type CliResult } from './testing/run-cli.js';
+
+type Script<Item> = readonly (readonly (Item | ConnectError)[])[];
+
+/** A watch whose n-th call sends the n-th list, then breaks; the last one stays open. Keeps what it was asked for. */
+function scripted<Item, Request>(calls: Script<Item>) {
+  const asked: Request[] = [];
+  const watch = async function* (request: Request, { signal }: { readonly signal: AbortSignal }): AsyncGenerator<Item> {
+    asked.push(request);
+    for (const item of calls[asked.length - 1] ?? []) {
+      if (item instanceof ConnectError) throw item;
+      yield item;
+    }
+    if (asked.length < calls.length) throw new ConnectError('no leader', Code.Unavailable);
+    await new Promise((resolve) => signal.addEventListener('abort', resolve, { once: true }));
+  };
+  return { asked, watch };
+}
+
+/** Runs until the text is shown, letting time pass for what waits, then presses Ctrl-C. */
+async function runUntil(argv: readonly string[], text: string, options: CliOptions): Promise<CliResult> {
+  const clock = new ManualClock(NOW_MS);
+  const stop = new AbortController();
+  let shown = '';
+  const onStdout = (part: string): void => {
+    shown += part;
+    if (shown.includes(text)) stop.abort();
+  };
+  const running = runCli(argv, { ...options, clock, signal: stop.signal, onStdout });
+  for (let turn = 0; turn < 200 && !stop.signal.aborted; turn += 1) {
+    await settle();
+    await clock.advance(100);
+  }
+  stop.abort();
+  return running;
+}
+
+type WorkloadItem = MessageInitShape<typeof WatchWorkloadsResponseSchema>;
+type EventItem = MessageInitShape<typeof WatchEventsResponseSchema>;
+
+const rows = (stdout: string): readonly string[] => stdout.split('\n').map((line) => line.replaceAll(/ {2,}/g, ' | '));
+
+describe('get workloads --watch', () => {
+  it('prints what there is and each change, and resumes where the connection broke', async () => {
+    const { asked, watch } = scripted<WorkloadItem, WatchWorkloadsRequest>([
+      [
+        { kind: Kind.PUT, workload: aWorkload({ status: { readyReplicas: 1 } }), revision: 7n },
+        { kind: Kind.SYNCED, revision: 9n },
+      ],
+      [{ kind: Kind.PUT, workload: aWorkload(), revision: 11n }],
+      [
+        { kind: Kind.DELETED, workload: aWorkload(), revision: 15n },
+        { kind: Kind.PUT, workload: aWorkload({ name: 'last' }), revision: 16n },
+      ],
+    ]);
+    const { stdout, stderr, exitCode } = await runUntil(['get', 'workloads', '-w'], 'last', {
+      coordinator: { watchWorkloads: watch },
+    });
+    expect(exitCode).toBe(130);
+    expect(asked.map(({ afterRevision }) => afterRevision)).toEqual([0n, 9n, 11n]);
+    expect(rows(stdout).map((row) => row.split(' | ').slice(0, 4).join(' '))).toEqual([
+      'NAMESPACE NAME STATUS READY',
+      'default web Running 1/2',
+      'default web Running 2/2',
+      'default web Deleted -',
+      'default last Running 2/2',
+      '',
+    ]);
+    expect(stderr.split('\n')).toContain('the connection was lost ([unavailable] no leader), connecting again');
+  });
+
+  it('begins anew when the coordinator cannot resume it', async () => {
+    const { asked, watch } = scripted<WorkloadItem, WatchWorkloadsRequest>([
+      [{ kind: Kind.SYNCED, revision: 9n }],
+      [new ConnectError('what changed after revision 9 is no longer kept', Code.OutOfRange)],
+      [{ kind: Kind.PUT, workload: aWorkload(), revision: 100n }],
+    ]);
+    const { stderr } = await runUntil(['get', 'workloads', '-w'], 'web', { coordinator: { watchWorkloads: watch } });
+    expect(asked.map(({ afterRevision }) => afterRevision)).toEqual([0n, 9n, 0n]);
+    expect(stderr).toContain('the watch cannot be resumed and begins anew: what changed after revision 9 is no longer kept\n');
+  });
+
+  it('resumes when it was cut off for reading too slowly, but not what was refused at once', async () => {
+    const slow = new ConnectError('nothing was read', Code.ResourceExhausted);
+    const { asked, watch } = scripted<WorkloadItem, WatchWorkloadsRequest>([
+      [{ kind: Kind.SYNCED, revision: 9n }, slow],
+      [{ kind: Kind.PUT, workload: aWorkload(), revision: 10n }],
+    ]);
+    await runUntil(['get', 'workloads', '-w'], 'web', { coordinator: { watchWorkloads: watch } });
+    expect(asked.map(({ afterRevision }) => afterRevision)).toEqual([0n, 9n]);
+    const refused = scripted<WorkloadItem, WatchWorkloadsRequest>([[slow], []]);
+    const result = await runCli(['get', 'workloads', '-w'], { coordinator: { watchWorkloads: refused.watch } });
+    expect(result).toMatchObject({ exitCode: 7, stderr: 'cloudlessctl: nothing was read (RESOURCE_EXHAUSTED)\n' });
+  });
+
+  it('prints items as lines for programs', async () => {
+    const { watch } = scripted<WorkloadItem, WatchWorkloadsRequest>([
+      [
+        { kind: Kind.PUT, workload: aWorkload(), revision: 7n },
+        { kind: Kind.BOOKMARK, revision: 8n },
+        { kind: Kind.DELETED, workload: aWorkload({ spec: {} }), revision: 9n },
+      ],
+    ]);
+    const { stdout } = await runUntil(['get', 'workloads', 'web', '-w', '-o', 'json'], 'DELETED', {
+      coordinator: { watchWorkloads: watch },
+    });
+    const items = stdout
+      .trim()
+      .split('\n')
+      .map((line) => JSON.parse(line) as { kind: string; revision: string });
+    expect(items.map(({ kind, revision }) => `${kind} ${revision}`)).toEqual(['PUT 7', 'DELETED 9']);
+  });
+});
+
+describe('get nodes --watch', () => {
+  it('prints what there is and each change', async () => {
+    const watchNodes = async function* () {
+      yield { kind: NodeKind.PUT, node: aNode(), revision: 1n };
+      yield { kind: NodeKind.SYNCED, revision: 2n };
+      yield { kind: NodeKind.PUT, node: aNode({ status: { phase: 3 } }), revision: 3n };
+      yield { kind: NodeKind.DELETED, node: { id: 'web1' }, revision: 4n };
+    };
+    const { stdout } = await runUntil(['get', 'nodes', '-w'], 'Deleted', { coordinator: { watchNodes } });
+    expect(rows(stdout).map((row) => row.split(' | ').slice(0, 2).join(' '))).toEqual([
+      'NAME STATUS',
+      'web1 Ready',
+      'web1 Lost',
+      'web1 Deleted',
+      '',
+    ]);
+  });
+});
+
+describe('events --watch', () => {
+  const event = (id: string) => create(EventSchema, { id, reason: `Reason${id}` });
+
+  it('goes on after the revision of the list, resumes, and repeats nothing', async () => {
+    const { asked, watch } = scripted<EventItem, WatchEventsRequest>([
+      [
+        { event: event('2'), revision: 5n },
+        { event: event('3'), revision: 5n },
+      ],
+      [
+        { event: event('3'), revision: 6n },
+        { event: event('4'), revision: 6n },
+      ],
+      [new ConnectError('no longer kept', Code.OutOfRange)],
+      [{ event: event('5'), revision: 20n }],
+    ]);
+    const listEvents = () => ({ events: [event('1')], revision: 4n });
+    const { stdout } = await runUntil(['events', '-w'], 'Reason5', { coordinator: { listEvents, watchEvents: watch } });
+    expect(stdout.match(/Reason\d/g)).toEqual(['Reason1', 'Reason2', 'Reason3', 'Reason4', 'Reason5']);
+    expect(asked.map(({ afterRevision, afterId }) => [afterRevision, afterId])).toEqual([
+      [4n, ''],
+      [5n, ''],
+      [6n, ''],
+      [0n, '4'],
+    ]);
+  });
+});
+
+describe('--wait', () => {
+  it('resumes, and when it begins anew does not take the old state for the present one', async () => {
+    const deleting = aWorkload({ status: { totalReplicas: 1 } });
+    const { asked, watch } = scripted<WorkloadItem, WatchWorkloadsRequest>([
+      [
+        { kind: Kind.PUT, workload: deleting, revision: 7n },
+        { kind: Kind.SYNCED, revision: 9n },
+      ],
+      [{ kind: Kind.BOOKMARK, revision: 12n }],
+      [new ConnectError('no longer kept', Code.OutOfRange)],
+      [{ kind: Kind.SYNCED, revision: 90n }],
+    ]);
+    const coordinator = { deleteWorkload: () => deleting, watchWorkloads: watch };
+    const { stdout, exitCode } = await runUntil(['delete', 'web', '--wait'], 'nothing', { coordinator });
+    expect(exitCode).toBe(0);
+    expect(asked.map(({ name, afterRevision }) => [name, afterRevision])).toEqual([
+      ['web', 0n],
+      ['web', 9n],
+      ['web', 12n],
+      ['web', 0n],
+    ]);
+    expect(stdout).toBe('workload default/web: 1 replica left\nworkload default/web: deleted\n');
+  });
+});

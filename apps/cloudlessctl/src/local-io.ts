@@ -1,0 +1,59 @@
+import { createServer } from 'node:net';
+import type { Server, Socket } from 'node:net';
+import type { CliIo, LocalConnection, Terminal } from './io.js';
+
+const DEFAULT_SIZE = { columns: 80, rows: 24 };
+
+/** The terminal of a person, where input and output are one. */
+export function terminalOf(input: NodeJS.ReadStream, output: NodeJS.WriteStream): Terminal | undefined {
+  if (input.isTTY !== true || output.isTTY !== true) return undefined;
+  return {
+    get size() {
+      return { columns: output.columns || DEFAULT_SIZE.columns, rows: output.rows || DEFAULT_SIZE.rows };
+    },
+    onResize: (listener) => {
+      output.on('resize', listener);
+      return () => void output.off('resize', listener);
+    },
+    makeRaw: () => {
+      input.setRawMode(true);
+      return () => void input.setRawMode(false);
+    },
+  };
+}
+
+/** Takes TCP connections of this machine only. */
+export const listen: CliIo['listen'] = (port, onConnection) =>
+  new Promise((resolve, reject) => {
+    const open = new Set<Socket>();
+    const server: Server = createServer({ allowHalfOpen: true, noDelay: true }, (socket) => {
+      open.add(socket);
+      socket.once('close', () => open.delete(socket));
+      onConnection(connectionOf(socket));
+    });
+    server.once('error', reject);
+    server.listen(port, '127.0.0.1', () => {
+      const address = server.address();
+      const close = (): void => {
+        server.close();
+        for (const socket of open) socket.destroy();
+      };
+      resolve({ port: typeof address === 'object' && address !== null ? address.port : port, close });
+    });
+  });
+
+function connectionOf(socket: Socket): LocalConnection {
+  const closing = new AbortController();
+  socket.on('error', () => undefined); // told to who reads or writes
+  socket.once('close', () => closing.abort());
+  return {
+    data: socket.iterator({ destroyOnReturn: false }) as AsyncIterable<Buffer>,
+    write: (data) =>
+      new Promise((resolve, reject) => {
+        socket.write(data, (reason) => (reason === null || reason === undefined ? resolve() : reject(reason)));
+      }),
+    end: () => void socket.end(),
+    reset: () => void socket.resetAndDestroy(),
+    closed: closing.signal,
+  };
+}
