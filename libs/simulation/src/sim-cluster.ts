@@ -399,17 +399,29 @@ export class SimCluster {
   private async healAndConverge(): Promise<number | undefined> {
     this.heal();
     const began = this.time.now();
-    this.tidyUp();
+    this.uncordonAll();
+    const dead = this.nodes.filter(({ isGone }) => isGone);
+    if (dead.length > 0) {
+      // 11: what is dead may stay so; no rollout waits for it.
+      const names = dead.map(({ id }) => id).join(', ');
+      await this.converge(began, `11: not converged with ${names} destroyed`, true);
+      for (const { id } of dead) this.removeForGood(id);
+    }
+    await this.converge(began, '8: not converged', false);
+    return this.isBroken ? undefined : this.time.now() - began;
+  }
+
+  /** Waits until all is as it should be. @param what - Said when it is not in time. */
+  private async converge(began: number, what: string, deadAreKept: boolean): Promise<void> {
     while (!this.isBroken) {
-      const problems = this.problems();
-      if (problems.length === 0) return this.time.now() - began;
+      const problems = this.problems(deadAreKept);
+      if (problems.length === 0) return;
       if (this.time.now() - began >= CONVERGE_MS) {
-        for (const problem of problems) this.violation(`8: not converged ${CONVERGE_MS / 1_000} s after the healing: ${problem}`);
-        return undefined;
+        for (const problem of problems) this.violation(`${what} ${CONVERGE_MS / 1_000} s after the healing: ${problem}`);
+        return;
       }
       await this.advance(LOOK_MS);
     }
-    return undefined;
   }
 
   private heal(): void {
@@ -434,35 +446,33 @@ export class SimCluster {
     this.process?.resume();
   }
 
-  /** Whoever runs the cluster makes nodes usable again, and removes those that are gone; nobody waits for it here. */
-  private tidyUp(): void {
+  /** Whoever runs the cluster makes nodes usable again; nobody waits for it here. */
+  private uncordonAll(): void {
+    for (const { id: nodeId, isGone } of this.nodes)
+      if (!isGone) this.operate('uncordon', nodeId, (client) => client.uncordonNode({ nodeId }));
+  }
+
+  /** A machine that was destroyed is removed. Refused as long as it counts as connected. */
+  private removeForGood(nodeId: string): void {
+    const isFinal = (code: number): boolean => code !== FAILED_PRECONDITION;
+    this.operate('remove', nodeId, (client) => client.removeNode({ nodeId, force: true }), isFinal);
+  }
+
+  private operate(
+    what: string,
+    nodeId: string,
+    call: (client: CoordinatorClient) => Promise<unknown>,
+    isFinal?: (code: number) => boolean,
+  ): void {
     const [operator] = this.users;
-    const perform = (
-      what: string,
-      nodeId: string,
-      call: (client: CoordinatorClient) => Promise<unknown>,
-      isFinal?: (code: number) => boolean,
-    ): void => {
-      this.tidying += 1;
-      void operator
-        ?.perform(`${what} ${nodeId}`, (client) => call(client).then(() => undefined), isFinal)
-        .finally(() => (this.tidying -= 1));
-    };
-    for (const { id: nodeId, isGone } of this.nodes) {
-      if (!isGone) perform('uncordon', nodeId, (client) => client.uncordonNode({ nodeId }));
-      // Refused as long as it counts as connected.
-      else
-        perform(
-          'remove',
-          nodeId,
-          (client) => client.removeNode({ nodeId, force: true }),
-          (code) => code !== FAILED_PRECONDITION,
-        );
-    }
+    this.tidying += 1;
+    void operator
+      ?.perform(`${what} ${nodeId}`, (client) => call(client).then(() => undefined), isFinal)
+      .finally(() => (this.tidying -= 1));
   }
 
   /** What is not as it should be now. */
-  private problems(): readonly string[] {
+  private problems(deadAreKept: boolean): readonly string[] {
     const { serving, records, containers, nodes } = this;
     if (serving === undefined) return ['no coordinator serves'];
     const busy = this.tidying > 0 || this.users.some(({ isDone }) => !isDone) ? ['a user still waits for an outcome'] : [];
@@ -473,7 +483,7 @@ export class SimCluster {
     const shown = [...records.workloads()].flatMap(({ value: { uid, name, generation } }) =>
       view?.get(uid) === generation ? [] : [`a watch shows generation ${view?.get(uid)} of ${name}, not ${generation}`],
     );
-    return [...busy, ...away, ...shown, ...unconverged({ records, running: containers.all(), nodes }), ...wrongBookings(serving)];
+    return [...busy, ...away, ...shown, ...unconverged({ records, running: containers.all(), nodes, deadAreKept }), ...wrongBookings(serving)];
   }
 
   /** 15, 17: in a cluster at rest a restart of every process changes nothing. */

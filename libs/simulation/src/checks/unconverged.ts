@@ -47,7 +47,8 @@ export function unconverged({ records, running, nodes, deadAreKept = false }: Pi
   });
   const dead = new Set(deadAreKept ? [...nodes].flatMap(({ id, isGone }) => (isGone ? [id] : [])) : []);
   for (const { value } of records.replicas()) {
-    if (value.lost && !dead.has(value.nodeId)) problems.push(`${value.id} on ${value.nodeId} is still a tombstone`);
+    if (dead.has(value.nodeId) && value.lost) continue;
+    if (value.lost) problems.push(`${value.id} on ${value.nodeId} is still a tombstone`);
     if (records.workload(value.uid) === undefined) problems.push(`${value.id} is of a workload that is gone`);
   }
   for (const { containerId, owner, node } of running) {

@@ -1,0 +1,72 @@
+import type { CoordinatorTransport } from '@cloudless/agent-core';
+import { sleep, type Clock } from '@cloudless/base';
+import type { Controllers } from '@cloudless/controllers';
+import type { Planted } from '../planted.js';
+import type { MuseumPiece } from './museum-piece.js';
+
+/** Bugs between agents and the coordinator. */
+export const AGENT_PIECES: readonly MuseumPiece[] = [
+  {
+    name: 'clock skew judged by wall clocks',
+    story:
+      'Nodes stamped their heartbeats with their own wall clocks, and the control plane compared them with its own. When a clock was set, healthy nodes were declared dead.',
+    plant: 'a sign of life counts only when the wall clock of the node says that it is younger than the lease',
+    planted: wallClockLeases,
+    circumstances: () => ({ agentClock: (clock, nodeId) => (nodeId === SET_BACK ? setBackLater(clock) : clock) }),
+    plan: { nodes: 3, users: 2, turmoilMs: 20_000, pauseMs: [200, 900], weights: {}, drift: false },
+    checker: 'checks/false-losses.ts',
+    found: /^17: \S+ was given up, and node-\d+ has been well all the time/,
+    seed: 1,
+  },
+  {
+    name: 'thundering herds of reconnecting agents',
+    story:
+      'Thousands of agents lost their server at the same moment and came back at the same moment, again and again: each time the server fell over before it had admitted them.',
+    plant: 'every agent dials at the full quarter of a second',
+    planted: () => ({ transport: atFullQuarters }),
+    plan: { nodes: 24, users: 1, turmoilMs: 5_000, pauseMs: [500, 1_500], weights: { killCoordinator: 1 }, drift: false },
+    checker: 'checks/herd-checker.ts',
+    found: /^25: \d+ of \d+ agents dialled within \d+ ms, when the coordinator was back/,
+    seed: 1,
+  },
+];
+
+/** The node whose wall clock is set back. */
+const SET_BACK = 'node-1';
+const SET_BACK_AT_MS = 11_000;
+const SET_BACK_BY_MS = 3_600_000;
+/** As in every world. */
+const LEASE_MS = 3_000;
+
+function setBackLater(clock: Clock): Clock {
+  return { ...clock, wallTime: () => clock.wallTime() - (clock.now() > SET_BACK_AT_MS ? SET_BACK_BY_MS : 0) };
+}
+
+function wallClockLeases(): Planted {
+  const stamps = new Map<string, () => number>();
+  return {
+    agentClock: (clock, nodeId) => {
+      stamps.set(nodeId, () => clock.wallTime());
+      return clock;
+    },
+    controllers: (controllers: Controllers, { clock }): Controllers => {
+      const { nodes } = controllers;
+      const heard = nodes.heard.bind(nodes);
+      nodes.heard = (nodeId) => {
+        if (clock.wallTime() - (stamps.get(nodeId)?.() ?? 0) < LEASE_MS) heard(nodeId);
+      };
+      return controllers;
+    },
+  };
+}
+
+const QUARTER_MS = 250;
+
+function atFullQuarters(transport: CoordinatorTransport, clock: Clock): CoordinatorTransport {
+  return {
+    connect: async (address, signal) => {
+      await sleep(clock, QUARTER_MS - (clock.now() % QUARTER_MS), signal);
+      return transport.connect(address, signal);
+    },
+  };
+}
