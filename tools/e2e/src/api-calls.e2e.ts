@@ -5,6 +5,7 @@ import {
   type Workload,
 } from '@cloudless/api';
 import {
+  ADMIN,
   AGENT,
   COORDINATOR,
   CurlStream,
@@ -172,7 +173,7 @@ describe('the service of agents', () => {
     });
 
     it('has health and reflection', async () => {
-      const own = url() === cluster.url ? [AGENT, COORDINATOR] : [AGENT];
+      const own = url() === cluster.url ? [ADMIN, AGENT, COORDINATOR] : [AGENT];
       expect(await listServices(url())).toEqual([
         ...own,
         'grpc.health.v1.Health',

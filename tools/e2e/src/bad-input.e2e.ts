@@ -236,8 +236,6 @@ describe('a request that is wrong', () => {
   });
 
   it.each([
-    { field: 'liveness_probe', spec: { livenessProbe: { tcp: { port: 'http' } } } },
-    { field: 'readiness_probe', spec: { readinessProbe: { exec: { command: ['true'] } } } },
     { field: 'volumes', spec: { volumes: [{ name: 'data', mountPath: '/data', emptyDir: {} }] } },
     { field: 'security', spec: { security: { runAsNonRoot: true } } },
     { field: 'secrets', spec: { secrets: [{ name: 'key' }] } },
@@ -266,7 +264,6 @@ describe('a request that is wrong', () => {
       priority: 50,
       rollout: { strategy: 'ROLLING_UPDATE' },
       volumes: [],
-      livenessProbe: {},
     };
     expect(await plainHttp.call(cluster.url, rpc('PlanWorkload'), { name: 'new', spec })).toMatchObject({
       code: 'ok',

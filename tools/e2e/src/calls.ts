@@ -5,6 +5,7 @@ import { Running, runToEnd } from './processes.js';
 
 export const COORDINATOR = 'cloudless.api.CoordinatorService';
 export const AGENT = 'cloudless.api.AgentService';
+export const ADMIN = 'cloudless.api.AdminService';
 
 /** What a call came to, however it was sent. */
 export interface Answer {

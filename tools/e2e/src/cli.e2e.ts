@@ -396,7 +396,7 @@ describe('what is shown', () => {
 
   it('events of one workload', async () => {
     const text = await output('events', '--workload', 'shown');
-    expect(text).toMatch(/^AGE +SEVERITY +REASON +ABOUT +MESSAGE$/m);
+    expect(text).toMatch(/^ID +AGE +SEVERITY +REASON +ABOUT +MESSAGE$/m);
     expect(text).toContain('workload default/shown was created');
     expect(text).not.toContain('talker');
   });

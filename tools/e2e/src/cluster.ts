@@ -55,10 +55,17 @@ export class RealCluster {
 
   private constructor(readonly directory: string) {}
 
-  /** Starts a coordinator and `zones.length` agents, one in each zone. */
-  static async start(zones: readonly string[] = ['zone-a', 'zone-b', 'zone-c']): Promise<RealCluster> {
+  /**
+   * Starts a coordinator and `zones.length` agents, one in each zone.
+   * @param prepare - Called before anything is started, with the directory; the coordinator's data is `coordinator` in it.
+   */
+  static async start(
+    zones: readonly string[] = ['zone-a', 'zone-b', 'zone-c'],
+    prepare: (directory: string) => Promise<void> = async () => undefined,
+  ): Promise<RealCluster> {
     const cluster = new RealCluster(await mkdtemp(join(tmpdir(), 'cloudless-e2e-')));
     try {
+      await prepare(cluster.directory);
       await cluster.startCoordinator();
       for (const [index, zone] of zones.entries()) await cluster.startAgent(`agent-${index + 1}`, zone);
     } catch (reason) {
@@ -100,8 +107,15 @@ export class RealCluster {
     this.opsUrlNow = String(ready['opsUrl']);
   }
 
-  /** Starts an agent, or the same one again. @returns the address of its own service. */
+  /** Starts an agent, or the same one again; its node is ready then. @returns the address of its own service. */
   async startAgent(name: string, zone: string, more: readonly string[] = []): Promise<string> {
+    const address = await this.launchAgent(name, zone, more);
+    await this.nodeReady(name);
+    return address;
+  }
+
+  /** As {@link startAgent}, and needs no coordinator. */
+  async launchAgent(name: string, zone: string, more: readonly string[] = []): Promise<string> {
     const first = this.firstPort + this.agentCount++ * PORTS_PER_AGENT;
     const agent = Running.start(process.execPath, [
       ...['--enable-source-maps', bundleOf('agent'), '--name', name, '--coordinator', this.url],
@@ -110,7 +124,6 @@ export class RealCluster {
     ]);
     this.agents.set(name, agent);
     const ready = await agent.logged('agent ready');
-    await this.nodeReady(name);
     return String(ready['address']);
   }
 

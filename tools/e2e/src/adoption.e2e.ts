@@ -1,0 +1,232 @@
+import { readdirSync } from 'node:fs';
+import { ContainerStatus_State as State, createAgentClient, type AgentClient, type ContainerStatus } from '@cloudless/api';
+import { Code, ConnectError } from '@connectrpc/connect';
+import { createGrpcTransport } from '@connectrpc/connect-node';
+import { RealCluster } from './cluster.js';
+import { processesMentioning } from './processes.js';
+
+/** RELIABILITY 14 and 15: whoever is killed, in whatever order, what runs goes on and is taken up again. */
+type Victim = 'agent' | 'supervisor' | 'coordinator';
+const AGENT = 'agent-1';
+const ZONE = 'zone-a';
+/** Counts without end; at SIGUSR2 it writes more than one log file holds, and exits with 7 at SIGHUP. */
+const COUNTER = [
+  'node',
+  '-e',
+  `let n = 0; const count = () => console.log(String(++n));
+   setInterval(count, 10);
+   process.on('SIGUSR2', () => { for (let line = 0; line < 60_000; line += 1) console.log(String(++n).padStart(100, '0')); });
+   process.on('SIGHUP', () => process.exit(7));`,
+];
+
+let cluster: RealCluster;
+beforeEach(async () => {
+  cluster = await RealCluster.start([ZONE]);
+  await cluster.client.createWorkload({ name: 'count', spec: { command: COUNTER } });
+  await cluster.settled('count');
+  await counting(await running());
+});
+afterEach(() => cluster.stop());
+
+/** The agent's own service answers also without a coordinator. */
+async function ownService(): Promise<AgentClient> {
+  const { address } = await cluster.agent(AGENT).logged('agent ready');
+  return createAgentClient(createGrpcTransport({ baseUrl: `http://${String(address)}` }));
+}
+
+/** Asks again as long as somebody on the way is not up yet. */
+async function eventually<Result>(ask: () => Promise<Result | undefined>): Promise<Result> {
+  for (;;) {
+    try {
+      const result = await ask();
+      if (result !== undefined) return result;
+    } catch (reason) {
+      if (ConnectError.from(reason).code !== Code.Unavailable) throw reason;
+    }
+  }
+}
+
+/** The one container that runs, as its agent sees it. */
+function running(): Promise<ContainerStatus> {
+  return eventually(async () => {
+    const { containers } = await (await ownService()).listContainers({});
+    return containers.find(({ state }) => state === State.RUNNING);
+  });
+}
+
+/** The only replica, as the coordinator shows it once it has heard of its agent. */
+async function replica() {
+  await cluster.nodeReady(AGENT);
+  return (await cluster.settled('count')).status!.replicas[0]!;
+}
+
+function supervisors(): readonly number[] {
+  return processesMentioning(`supervisor ${cluster.directory}/${AGENT}`).map((line) => Number.parseInt(line, 10));
+}
+
+/** The newest supervisor, once there is one beside those that were killed. */
+function supervisor(): Promise<number> {
+  return eventually(async () => {
+    await (await ownService()).listContainers({});
+    return supervisors().find((pid) => !killed.has(pid));
+  });
+}
+
+const killed = new Set<number>();
+
+async function kill(victim: Victim): Promise<void> {
+  if (victim === 'agent') await cluster.agent(AGENT).kill('SIGKILL');
+  else if (victim === 'coordinator') await cluster.coordinatorProcess.kill('SIGKILL');
+  else {
+    for (const pid of supervisors()) {
+      killed.add(pid);
+      process.kill(pid, 'SIGKILL');
+    }
+  }
+}
+
+/** Nobody but its agent starts a supervisor. */
+async function startAgain(victim: Victim): Promise<void> {
+  if (victim === 'agent') await cluster.launchAgent(AGENT, ZONE);
+  else if (victim === 'coordinator') await cluster.startCoordinator();
+}
+
+/** The numbers in the log so far, after checking that no line is there twice and none is out of order. */
+async function counted(containerId: string): Promise<readonly number[]> {
+  const entries: { readonly line: string; readonly sequence: bigint }[] = [];
+  for await (const entry of (await ownService()).streamLogs({ containerId })) if (entry.sequence > 0n) entries.push(entry);
+  expect(entries.map(({ sequence }) => Number(sequence))).toEqual(entries.map((_, index) => index + 1));
+  const numbers = entries.map(({ line }) => Number(line));
+  expect(numbers).toEqual([...new Set(numbers)].sort((a, b) => a - b));
+  return numbers;
+}
+
+/** Resolves when it has begun to count, and so listens to signals. */
+const counting = ({ containerId }: ContainerStatus) =>
+  eventually(async () => ((await counted(containerId)).length > 0 ? true : undefined));
+
+/** How often numbers are missing in between. */
+const gapsIn = (numbers: readonly number[]): number =>
+  numbers.filter((number, index) => number > (numbers[index - 1] ?? 0) + 1).length;
+
+const ORDERS: readonly (readonly Victim[])[] = [
+  ['agent', 'supervisor', 'coordinator'],
+  ['agent', 'coordinator', 'supervisor'],
+  ['supervisor', 'agent', 'coordinator'],
+  ['supervisor', 'coordinator', 'agent'],
+  ['coordinator', 'agent', 'supervisor'],
+  ['coordinator', 'supervisor', 'agent'],
+];
+const TOGETHER: readonly (readonly Victim[])[] = [
+  ['agent', 'supervisor'],
+  ['agent', 'coordinator'],
+  ['supervisor', 'coordinator'],
+  ['agent', 'supervisor', 'coordinator'],
+];
+
+/** Kills as told, starts again in the same order, and expects that nothing but the dead has changed. */
+async function survives(victims: readonly Victim[], killAll: () => Promise<unknown>): Promise<void> {
+  const before = { container: await running(), replica: await replica(), supervisor: await supervisor() };
+  const seen = (await counted(before.container.containerId)).length;
+  await killAll();
+  for (const victim of victims) await startAgain(victim);
+  const pid = await supervisor();
+  if (victims.includes('supervisor')) expect(pid).not.toBe(before.supervisor);
+  else expect(pid).toBe(before.supervisor);
+  const { containerId, pid: process } = await running();
+  expect({ containerId, process }).toEqual({ containerId: before.container.containerId, process: before.container.pid });
+  const { id, restarts, nodeId, containerId: shown } = await replica();
+  expect({ id, restarts, nodeId, shown }).toEqual({ id: before.replica.id, restarts: 0, nodeId: AGENT, shown: containerId });
+  // The log goes on; only what a killed supervisor had in its hands may be missing.
+  const numbers = await eventually(async () => {
+    const now = await counted(containerId);
+    return now.length > seen + 20 ? now : undefined;
+  });
+  expect(gapsIn(numbers)).toBeLessThanOrEqual(killed.size);
+  if (killed.size === 0) expect(numbers.at(-1)).toBe(numbers.length);
+}
+
+describe('adoption', () => {
+  beforeEach(() => killed.clear());
+
+  it('in every order of deaths and restarts', async () => {
+    for (const order of ORDERS) {
+      await survives(order, async () => {
+        for (const victim of order) await kill(victim);
+      });
+    }
+  });
+
+  it('when two or three die at once', async () => {
+    for (const victims of TOGETHER) await survives(victims, () => Promise.all(victims.map(kill)));
+  });
+
+  it('without a line lost, when the supervisor lives', async () => {
+    await survives(['agent', 'coordinator'], () => Promise.all([kill('agent'), kill('coordinator')]));
+    await survives(['coordinator', 'agent'], () => Promise.all([kill('agent'), kill('coordinator')]));
+  });
+
+  it('an exit code of the absence of agent and coordinator is not lost', async () => {
+    const before = await replica();
+    const { pid } = await running();
+    await Promise.all([kill('agent'), kill('coordinator')]);
+    process.kill(pid, 'SIGHUP');
+    await startAgain('agent');
+    const next = await running();
+    expect(next.containerId).not.toBe(before.containerId);
+    await startAgain('coordinator');
+    const after = await cluster.until('count', ({ status }) => status!.replicas.some((r) => r.restarts === 1 && r.ready));
+    expect(after.status!.replicas).toMatchObject([
+      { id: before.id, nodeId: AGENT, restarts: 1, lastExitCode: 7, containerId: next.containerId },
+    ]);
+  });
+
+  it('what a new supervisor has adopted is not its child: it is restarted, but its exit code is not known', async () => {
+    const before = await replica();
+    const { pid } = await running();
+    await supervisor();
+    await kill('supervisor');
+    await supervisor();
+    process.kill(pid, 'SIGHUP');
+    const after = await cluster.until('count', ({ status }) => status!.replicas.some((r) => r.restarts === 1 && r.ready));
+    expect(after.status!.replicas).toMatchObject([{ id: before.id, nodeId: AGENT, restarts: 1, lastExitCode: -1 }]);
+  });
+});
+
+describe('an agent without a coordinator', () => {
+  it('restarts what crashes and rotates logs; the coordinator shows that when it is back, and moves nothing', async () => {
+    const before = await replica();
+    const first = await running();
+    await kill('coordinator');
+    process.kill(first.pid, 'SIGHUP');
+    const second = await eventually(async () => {
+      const now = await running();
+      return now.containerId === first.containerId ? undefined : now;
+    });
+    await counting(second);
+    process.kill(second.pid, 'SIGUSR2');
+    await eventually(async () => {
+      let newest = 0;
+      const request = { containerId: second.containerId, tailLines: 1 };
+      for await (const { line } of (await ownService()).streamLogs(request)) newest = Number(line);
+      return newest > 60_000 ? newest : undefined;
+    });
+    expect(logFilesOf(second.containerId).length).toBeGreaterThan(1);
+    await startAgain('coordinator');
+    const after = await cluster.until('count', ({ status }) => status!.replicas.some((r) => r.restarts === 1 && r.ready));
+    expect(after.status!.replicas).toMatchObject([
+      { id: before.id, nodeId: AGENT, restarts: 1, lastExitCode: 7, containerId: second.containerId },
+    ]);
+    const { events } = await cluster.client.listEvents({ pageSize: 1_000 });
+    const reasons = events.filter(({ workload }) => workload === 'count').map(({ reason }) => reason);
+    expect(reasons.filter((reason) => reason === 'ReplicaRestarted')).toHaveLength(1);
+    expect(reasons.filter((reason) => reason === 'ReplicasPlaced')).toHaveLength(1);
+  });
+});
+
+/** The files of a container's log below its agent's directory. */
+function logFilesOf(containerId: string): readonly string[] {
+  return readdirSync(`${cluster.directory}/${AGENT}`, { recursive: true, encoding: 'utf8' }).filter((path) =>
+    path.includes(`${containerId}/log/`),
+  );
+}

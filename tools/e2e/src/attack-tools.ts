@@ -1,0 +1,146 @@
+import { readFileSync } from 'node:fs';
+import { connect, type Socket } from 'node:net';
+import type { CoordinatorClient } from '@cloudless/api';
+
+/** The frames of HTTP/2 (RFC 9113, section 6) that attacks are made of. */
+export const FRAME = { data: 0, headers: 1, reset: 3, settings: 4, ping: 6, windowUpdate: 8, continuation: 9 } as const;
+const END_STREAM = 0x1;
+const END_HEADERS = 0x4;
+/** What a client says first: the preface, and settings without any. */
+const PREFACE = 'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n';
+
+/** One frame, as it goes over the wire. */
+export function frame(type: number, flags: number, stream: number, payload: Uint8Array = new Uint8Array()): Buffer {
+  const head = Buffer.alloc(9);
+  head.writeUIntBE(payload.length, 0, 3);
+  head.writeUInt8(type, 3);
+  head.writeUInt8(flags, 4);
+  head.writeUInt32BE(stream, 5);
+  return Buffer.concat([head, payload]);
+}
+
+/** The beginning of a connection. @param windowSize - Of each stream; 0 forbids the server to send data. */
+export function opening(windowSize?: number): Buffer {
+  const setting = Buffer.alloc(windowSize === undefined ? 0 : 6);
+  if (windowSize !== undefined) {
+    setting.writeUInt16BE(4, 0);
+    setting.writeUInt32BE(windowSize, 2);
+  }
+  return Buffer.concat([Buffer.from(PREFACE), frame(FRAME.settings, 0, 0, setting)]);
+}
+
+/** A field of a head without compression (RFC 7541, section 6.2.2); lengths up to 126. */
+function field(name: string, value: string): Buffer {
+  const sized = (text: string): readonly number[] => [text.length, ...Buffer.from(text)];
+  return Buffer.from([0, ...sized(name), ...sized(value)]);
+}
+
+/** The head of a call. */
+export function callHead(rpc: string, contentType: string, more: Readonly<Record<string, string>> = {}): Buffer {
+  const fields = { ':authority': 'localhost', 'content-type': contentType, ...more };
+  const path = field(':path', `/cloudless.api.CoordinatorService/${rpc}`);
+  const rest = Object.entries(fields).map(([name, value]) => field(name, value));
+  return Buffer.concat([Buffer.from([0x83, 0x86]), path, ...rest]);
+}
+
+/** A message as streaming protocols frame it. */
+export function envelope(message: Uint8Array): Buffer {
+  const head = Buffer.alloc(5);
+  head.writeUInt32BE(message.length, 1);
+  return Buffer.concat([head, message]);
+}
+
+/** A call's frames. @param body - Undefined leaves the request open. */
+export function callFrames(stream: number, head: Buffer, body?: Uint8Array): Buffer {
+  const headers = frame(FRAME.headers, END_HEADERS, stream, head);
+  return body === undefined ? headers : Buffer.concat([headers, frame(FRAME.data, END_STREAM, stream, body)]);
+}
+
+/** Numbers of a client's streams. */
+export function streams(count: number): readonly number[] {
+  return Array.from({ length: count }, (_, index) => index * 2 + 1);
+}
+
+/** A connection that says what it likes. */
+export class RawClient {
+  received = 0;
+  readonly closed: Promise<void>;
+  private readonly socket: Socket;
+
+  constructor(url: string) {
+    const { hostname, port } = new URL(url);
+    this.socket = connect(Number(port), hostname).on('error', () => undefined);
+    this.socket.on('data', (chunk) => (this.received += chunk.length));
+    this.closed = new Promise((resolve) => this.socket.once('close', () => resolve()));
+  }
+
+  /** Resolves when the bytes have left, or never will. */
+  async send(bytes: Uint8Array | string): Promise<void> {
+    if (this.socket.destroyed) return;
+    await new Promise<void>((resolve) => this.socket.write(bytes, () => resolve())); // also when the socket closes before
+  }
+
+  /** Sends a chunk `times` over, or until the server has had enough. @returns how often it was sent. */
+  async flood(chunk: Uint8Array, times: number): Promise<number> {
+    let sent = 0;
+    for (; sent < times && !this.socket.destroyed; sent += 1) await this.send(chunk);
+    return sent;
+  }
+
+  get isClosed(): boolean {
+    return this.socket.destroyed;
+  }
+
+  destroy(): void {
+    this.socket.destroy();
+  }
+}
+
+/** What the others saw of an attack. */
+export interface Aftermath {
+  readonly calls: number;
+  readonly failures: readonly string[];
+  readonly p95Ms: number;
+  readonly maxMs: number;
+  readonly growthMiB: number;
+}
+
+/**
+ * Runs an attack while a bystander calls GetWorkload again and again, on a connection of its own.
+ * @param restMiB - Memory of the process before all attacks.
+ */
+export async function attacked(
+  pid: number,
+  restMiB: number,
+  client: CoordinatorClient,
+  name: string,
+  attack: () => Promise<void>,
+): Promise<Aftermath> {
+  await client.getWorkload({ name });
+  let peak = residentMiB(pid);
+  const times: number[] = [];
+  const failures: string[] = [];
+  let over = false;
+  const bystander = (async () => {
+    while (!over || times.length + failures.length < 5) {
+      const began = performance.now();
+      await client.getWorkload({ name }).then(
+        () => times.push(performance.now() - began),
+        (reason: unknown) => failures.push(String(reason)),
+      );
+      peak = Math.max(peak, residentMiB(pid));
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+  })();
+  await attack().finally(() => (over = true));
+  await bystander;
+  times.sort((a, b) => a - b);
+  const p95Ms = Math.round(times[Math.floor(times.length * 0.95)] ?? 0);
+  return { calls: times.length, failures, p95Ms, maxMs: Math.round(times.at(-1) ?? 0), growthMiB: Math.round(peak - restMiB) };
+}
+
+/** Memory of a process that is in RAM. @see proc(5), /proc/pid/status */
+export function residentMiB(pid: number): number {
+  const [, kib = '0'] = /VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/status`, 'utf8')) ?? [];
+  return Number(kib) / 1024;
+}

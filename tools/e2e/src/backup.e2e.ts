@@ -1,0 +1,167 @@
+import { readFile, rename, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { createCoordinatorClient, type Workload } from '@cloudless/api';
+import type { StateStore, StoreEntry } from '@cloudless/state-store';
+import { openLmdbStateStore } from '@cloudless/state-store-lmdb';
+import { systemClock } from '@cloudless/system';
+import { createGrpcTransport } from '@connectrpc/connect-node';
+import { QUICK, RealCluster } from './cluster.js';
+import { Running, bundleOf } from './processes.js';
+
+let cluster: RealCluster;
+beforeAll(async () => {
+  cluster = await RealCluster.start(['zone-a']);
+});
+afterAll(() => cluster.stop());
+
+const WRITERS = ['writer-1', 'writer-2', 'writer-3'];
+
+/** Changes one workload without end, and keeps what was acknowledged. */
+class Writer {
+  readonly acknowledged: Workload[] = [];
+  private stopped = false;
+  private readonly work: Promise<void>;
+
+  constructor(private readonly name: string) {
+    this.work = this.run();
+  }
+
+  get newest(): bigint {
+    return this.acknowledged.at(-1)?.generation ?? 0n;
+  }
+
+  async stop(): Promise<void> {
+    this.stopped = true;
+    await this.work;
+  }
+
+  private async run(): Promise<void> {
+    const { client } = cluster;
+    while (!this.stopped) {
+      const labels = { count: String(this.acknowledged.length) };
+      this.acknowledged.push(await client.updateWorkload({ name: this.name, spec: { labels } }));
+    }
+  }
+}
+
+async function entriesOf(store: StateStore, revision?: bigint): Promise<readonly StoreEntry[]> {
+  const { entries } = await store.range({ prefix: '', limit: 1_000_000, ...(revision === undefined ? {} : { revision }) });
+  return entries.map((entry) => ({ ...entry, value: new Uint8Array(entry.value) }));
+}
+
+/** What a data directory holds, without a coordinator on it. */
+async function contentOf(directory: string, revision?: bigint): Promise<readonly StoreEntry[]> {
+  const store = await openLmdbStateStore({ directory, clock: systemClock });
+  try {
+    return await entriesOf(store, revision);
+  } finally {
+    await store.close();
+  }
+}
+
+describe('a backup', () => {
+  it('taken while all is being written is the state at one revision, and a coordinator starts on it', async () => {
+    const { client, directory } = cluster;
+    for (let index = 0; index < 100; index += 1)
+      await client.createWorkload({
+        name: `idle-${index}`,
+        spec: { command: ['true'], replicas: 0, labels: { index: `${index}` } },
+      });
+    for (const name of WRITERS) await client.createWorkload({ name, spec: { command: ['true'], replicas: 0 } });
+    await client.createWorkload({ name: 'web', spec: { ...QUICK, command: ['sleep', '1000'], replicas: 2 } });
+    const web = await cluster.settled('web');
+
+    const writers = WRITERS.map((name) => new Writer(name));
+    const file = join(directory, 'cluster.backup');
+    const before = writers.map(({ newest }) => newest);
+    const taken = await cluster.ctl('admin', 'backup', file, '-o', 'json');
+    const after = writers.map(({ newest }) => newest);
+    await Promise.all(writers.map((writer) => writer.stop()));
+    expect(taken).toMatchObject({ code: 0, stderr: '' });
+    const summary = JSON.parse(taken.stdout) as { revision: string; entries: number; bytes: number; clusterId: string };
+    expect(summary.bytes).toBe((await readFile(file)).length);
+    for (const [index, generation] of after.entries()) expect(generation).toBeGreaterThan(before[index] ?? 0n);
+
+    // The store of the cluster still knows that revision: what was restored is exactly that.
+    await cluster.coordinatorProcess.kill('SIGKILL');
+    const restored = join(directory, 'restored');
+    const { code, stdout } = await cluster.ctl('admin', 'restore', file, '--data-dir', restored);
+    expect({ code, stdout }).toMatchObject({
+      code: 0,
+      stdout: expect.stringContaining(`revision ${summary.revision} of cluster`) as string,
+    });
+    const expected = await contentOf(join(directory, 'coordinator'), BigInt(summary.revision));
+    expect(await contentOf(restored)).toEqual(expected);
+    expect(expected).toHaveLength(summary.entries);
+
+    // A coordinator on it shows the workloads as they were then.
+    const args = ['--port', '0', '--ops-port', '0', '--data-dir', restored];
+    const coordinator = Running.start(process.execPath, [bundleOf('coordinator'), ...args]);
+    try {
+      const { url, clusterId } = await coordinator.logged('coordinator ready');
+      expect(clusterId).toBe(summary.clusterId);
+      const there = createCoordinatorClient(createGrpcTransport({ baseUrl: String(url) }));
+      for (const [index, { acknowledged }] of writers.entries()) {
+        const { generation, spec } = await there.getWorkload({ name: WRITERS[index] ?? '' });
+        expect(generation).toBeGreaterThanOrEqual(before[index] ?? 0n);
+        const then = acknowledged.find((workload) => workload.generation === generation);
+        expect(spec?.labels).toEqual(generation === 1n ? {} : then?.spec?.labels);
+      }
+      expect((await there.listWorkloads({ pageSize: 1_000 })).workloads).toHaveLength(104);
+      const replicasOf = ({ status }: Workload): readonly string[] => (status?.replicas ?? []).map(({ id }) => id).sort();
+      expect(replicasOf(await there.getWorkload({ name: 'web' }))).toEqual(replicasOf(web));
+      await there.scaleWorkload({ name: 'idle-7', replicas: 0 });
+    } finally {
+      await coordinator.kill('SIGTERM');
+    }
+    await cluster.startCoordinator();
+  });
+
+  it('that was altered or cut off is refused, and nothing is made of it', async () => {
+    const { directory } = cluster;
+    const file = join(directory, 'damaged.backup');
+    expect(await cluster.ctl('admin', 'backup', file)).toMatchObject({ code: 0 });
+    const whole = await readFile(file);
+    const restored = join(directory, 'never');
+    const refusal = async (bytes: Uint8Array): Promise<unknown> => {
+      await writeFile(file, bytes);
+      const { code, stdout, stderr } = await cluster.ctl('admin', 'restore', file, '--data-dir', restored);
+      await expect(rename(restored, `${restored}-was-made`)).rejects.toMatchObject({ code: 'ENOENT' });
+      return { code, stdout, stderr };
+    };
+    const altered = Buffer.from(whole);
+    const middle = altered.indexOf('idle-50');
+    altered.writeUInt8(altered.readUInt8(middle) ^ 1, middle);
+    const says = (how: string): unknown => ({
+      code: 4,
+      stdout: '',
+      stderr: `cloudlessctl: ${file}: the backup is damaged: ${how}; nothing of it can be trusted, use another one\n`,
+    });
+    expect(await refusal(altered)).toEqual(says('its SHA-256 does not fit'));
+    const cut = Math.floor(whole.length / 2);
+    expect(await refusal(whole.subarray(0, cut))).toEqual(says(`it is cut off after ${cut} bytes`));
+    expect(await refusal(Buffer.from('workloads:\n'))).toMatchObject({
+      code: 4,
+      stderr: `cloudlessctl: ${file}: this is no backup of a Cloudless cluster: it does not begin like one\n`,
+    });
+  });
+
+  it('is not restored over the state of a coordinator, running or not', async () => {
+    const file = join(cluster.directory, 'good.backup');
+    expect(await cluster.ctl('admin', 'backup', file)).toMatchObject({ code: 0 });
+    const dataDir = join(cluster.directory, 'coordinator');
+    const { code, stderr } = await cluster.ctl('admin', 'restore', file, '--data-dir', dataDir);
+    expect(code).toBe(4);
+    expect(stderr).toContain(`data directory ${dataDir} is not empty, it holds store.mdb`);
+  });
+
+  it('without a coordinator leaves no file', async () => {
+    const file = join(cluster.directory, 'unfinished.backup');
+    await cluster.coordinatorProcess.kill('SIGKILL');
+    const { code, stderr } = await cluster.ctl('admin', 'backup', file);
+    expect(code).toBe(5);
+    expect(stderr).toContain('cannot reach the coordinator');
+    await expect(readFile(file)).rejects.toMatchObject({ code: 'ENOENT' });
+    await cluster.startCoordinator();
+  });
+});

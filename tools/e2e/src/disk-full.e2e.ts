@@ -1,0 +1,137 @@
+import { mkdtemp, open, rm, symlink } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { errorKindOf } from '@cloudless/base';
+import { createAgentClient, fromConnectError, type Workload } from '@cloudless/api';
+import { createGrpcTransport } from '@connectrpc/connect-node';
+import { QUICK, RealCluster } from './cluster.js';
+import { DiskImage, describeOnDiskImages } from './disk-image.js';
+
+const IMAGE_MIB = 64;
+const CHUNK = Buffer.alloc(64 * 1024, 'x');
+
+describeOnDiskImages('a full disk under the coordinator', () => {
+  let scratch = '';
+  let image: DiskImage;
+  let cluster: RealCluster;
+  const cleanups: (() => Promise<void>)[] = [];
+  beforeAll(async () => {
+    scratch = await mkdtemp(join(tmpdir(), 'cloudless-e2e-disk-'));
+    cleanups.push(() => rm(scratch, { recursive: true }));
+    image = await DiskImage.create(join(scratch, 'image'), IMAGE_MIB);
+    cleanups.push(() => image.unmount());
+    const data = await image.makeDirectory('coordinator');
+    cluster = await RealCluster.start(['zone-a'], (directory) => symlink(data, join(directory, 'coordinator')));
+    cleanups.push(() => cluster.stop());
+  });
+  afterAll(async () => {
+    for (const cleanup of cleanups.reverse()) await cleanup();
+  });
+
+  /** Takes every byte that is left. */
+  async function fill(): Promise<void> {
+    const file = await open(join(image.directory, 'filler'), 'a');
+    try {
+      for (;;) await file.write(CHUNK);
+    } catch (reason) {
+      expect(reason).toMatchObject({ code: 'ENOSPC' });
+    } finally {
+      await file.sync();
+      await file.close();
+    }
+  }
+
+  /** Creates workloads until one is refused. @returns the names that were acknowledged, and the refusal. */
+  async function createUntilRefused(prefix: string): Promise<{ readonly created: string[]; readonly refusal: unknown }> {
+    const created: string[] = [];
+    for (;;) {
+      const name = `${prefix}-${created.length}`;
+      try {
+        await cluster.client.createWorkload({
+          name,
+          spec: { command: ['true'], replicas: 0, env: { PAYLOAD: 'x'.repeat(20_000) } },
+        });
+        created.push(name);
+      } catch (reason) {
+        return { created, refusal: fromConnectError(reason) };
+      }
+    }
+  }
+
+  async function page(path: string): Promise<string> {
+    const response = await fetch(`${cluster.opsUrl}${path}`);
+    return `${response.status} ${await response.text()}`;
+  }
+
+  const logged = (text: string): readonly string[] => cluster.coordinatorProcess.lines.filter((line) => line.includes(text));
+  const restartsOf = ({ status }: Workload): number => (status?.replicas ?? []).reduce((sum, { restarts }) => sum + restarts, 0);
+
+  it('refuses writes with a clear error, all else goes on, and writes go on when there is room, without a restart', async () => {
+    const { client } = cluster;
+    await client.createWorkload({ name: 'web', spec: { ...QUICK, command: ['sleep', '1000'], replicas: 2 } });
+    const web = await cluster.settled('web');
+    const watching = new AbortController();
+    const watch = client.watchWorkloads({ name: 'web' }, { signal: watching.signal })[Symbol.asyncIterator]();
+    await watch.next();
+
+    await fill();
+    const { created, refusal } = await createUntilRefused('full');
+    expect({ kind: errorKindOf(refusal), message: (refusal as Error).message }).toEqual({
+      kind: 'exhausted',
+      message: expect.stringMatching(
+        /^disk full: no room left for .*store\.mdb, nothing was written; free some space on its file system, writes then go on by themselves$/,
+      ) as string,
+    });
+    expect(await page('/health')).toMatch(/^200 {"status":"degraded","reasons":\["disk full: /);
+    expect(await page('/ready')).toMatch(/^200 /);
+    expect(await page('/metrics')).toContain('\ncloudless_store_writable 0\n');
+    // However small it is: writes go on once there is room for all of them.
+    const { code, stderr } = await cluster.ctl('workload', 'scale', 'web', '3');
+    expect(code).toBe(7);
+    expect(stderr).toMatch(/^cloudlessctl: disk full: .* \(RESOURCE_EXHAUSTED\)\n$/);
+
+    // A replica that ends is restarted by its agent; that it was can only be written down later.
+    const [victim] = web.status?.replicas ?? [];
+    const { pid } = await cluster.agentClient.getContainerStatus({ containerId: victim?.containerId ?? '' });
+    process.kill(pid, 'SIGKILL');
+    const { address } = await cluster.agent('agent-1').logged('agent ready');
+    const agent = createAgentClient(createGrpcTransport({ baseUrl: `http://${String(address)}` }));
+    for (let running = false; !running;) {
+      const { containers } = await agent.listContainers({});
+      running =
+        containers.filter(({ replicaId, containerId }) => replicaId === victim?.id && containerId !== victim.containerId).length >
+        0;
+    }
+    expect((await client.listWorkloads({ pageSize: 1_000 })).workloads).toHaveLength(created.length + 1);
+    expect((await client.listNodes({})).nodes.map(({ status }) => status?.phase)).toEqual([1]);
+    for (let round = 0; round < 20; round += 1) expect((await createUntilRefused('none')).created).toEqual([]);
+    expect(restartsOf(await client.getWorkload({ name: 'web' }))).toBe(0);
+    expect(logged('disk full: writes are refused')).toHaveLength(1);
+    expect(logged('"level":"error"')).toEqual([]);
+    expect(logged('Write error').length).toBeLessThan(5); // LMDB's own lines, however many writes were refused
+
+    await rm(join(image.directory, 'filler'));
+    await client.createWorkload({ name: 'after', spec: { command: ['true'], replicas: 0 } });
+    const after = await cluster.until('web', (workload) => restartsOf(workload) === 1 && workload.status?.readyReplicas === 2);
+    expect(after.status?.replicas.map(({ id }) => id).sort()).toEqual(web.status?.replicas.map(({ id }) => id).sort());
+    for (let seen = 0; seen !== 1;) {
+      const next = await watch.next();
+      expect(next.done).toBe(false);
+      const { workload } = next.value as { readonly workload?: Workload };
+      seen = workload === undefined ? 0 : restartsOf(workload);
+    }
+    watching.abort();
+    await cluster.coordinatorProcess.line((line) => line.includes('there is room again'));
+    expect(await page('/health')).toBe('200 {"status":"ok"}\n');
+    expect(await page('/metrics')).toContain('\ncloudless_store_writable 1\n');
+    expect(logged('there is room again').concat(logged('disk full: writes are refused'))).toHaveLength(2);
+    const { events } = await client.listEvents({ pageSize: 1_000 });
+    expect(events.filter(({ reason }) => reason === 'NodeLost')).toEqual([]);
+
+    // What was acknowledged is there after a crash, and nothing of what was refused.
+    await cluster.coordinatorProcess.kill('SIGKILL');
+    await cluster.startCoordinator();
+    const { workloads } = await cluster.client.listWorkloads({ pageSize: 1_000 });
+    expect(workloads.map(({ name }) => name).sort()).toEqual(['after', ...created, 'web'].sort());
+  });
+});

@@ -1,0 +1,93 @@
+import { execFileSync } from 'node:child_process';
+import { mkdir, mkdtemp, open, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { runToEnd } from './processes.js';
+
+/** Why disk images cannot be mounted here; undefined when they can. They need root, loop devices and the tools for ext4. */
+export function whyNoDiskImages(): string | undefined {
+  if (process.getuid?.() !== 0) return 'mounting a disk image needs root';
+  const directory = execFileSync('mktemp', ['-d'], { encoding: 'utf8' }).trim();
+  try {
+    const script = 'truncate -s 1M image && mkfs.ext4 -q image && mkdir on && mount -o loop image on && umount on';
+    execFileSync('/bin/sh', ['-c', script], { cwd: directory, stdio: ['ignore', 'ignore', 'pipe'], encoding: 'utf8' });
+    return undefined;
+  } catch (reason) {
+    return `a disk image cannot be mounted: ${String((reason as { readonly stderr?: unknown }).stderr ?? reason).trim()}`;
+  } finally {
+    execFileSync('rm', ['-rf', directory]);
+  }
+}
+
+/** `describe` where disk images can be mounted; elsewhere the tests are skipped, and the reason is said. */
+export function describeOnDiskImages(name: string, tests: () => void): void {
+  const reason = whyNoDiskImages();
+  if (reason === undefined) return describe(name, tests);
+  process.stderr.write(`SKIPPED ${name}: ${reason}\n`);
+  describe.skip(`${name} (skipped: ${reason})`, tests);
+}
+
+/** A file that holds an ext4 file system, mounted. */
+export class DiskImage {
+  private mounted = false;
+
+  private constructor(
+    readonly file: string,
+    /** Where its files are. */
+    readonly directory: string,
+  ) {}
+
+  /** Makes a new one, with all its blocks taken from the disk below. */
+  static async create(file: string, mebibytes: number): Promise<DiskImage> {
+    const handle = await open(file, 'w', 0o600);
+    const zeros = Buffer.alloc(1024 * 1024);
+    for (let index = 0; index < mebibytes; index += 1) await handle.write(zeros);
+    await handle.sync();
+    await handle.close();
+    await run('mkfs.ext4', ['-q', '-F', '-m', '0', file]);
+    return DiskImage.mount(file);
+  }
+
+  /** Mounts one that is there. */
+  static async mount(file: string): Promise<DiskImage> {
+    const directory = await mkdtemp(join(tmpdir(), 'cloudless-disk-'));
+    const image = new DiskImage(file, directory);
+    try {
+      await run('mount', ['-o', 'loop', file, directory]);
+    } catch (reason) {
+      await rm(directory, { recursive: true });
+      throw reason;
+    }
+    image.mounted = true;
+    return image;
+  }
+
+  /** A directory on it that only we may enter. */
+  async makeDirectory(name: string): Promise<string> {
+    const path = join(this.directory, name);
+    await mkdir(path, { mode: 0o700, recursive: true });
+    return path;
+  }
+
+  /**
+   * Cuts the power: what the file system has not handed to the disk below by now never gets there, and nothing on it can be
+   * read or written any more. Not a byte is flushed for it.
+   * @see fs/ext4/ioctl.c, EXT4_IOC_SHUTDOWN with EXT4_GOING_FLAGS_NOLOGFLUSH; `godown` of xfstests does the same
+   */
+  async cutPower(): Promise<void> {
+    const script = 'my $how = pack("L", 2); open(my $d, "<", $ARGV[0]) or die $!; ioctl($d, 0x8004587d, $how) or die $!;';
+    await run('perl', ['-e', script, this.directory]);
+  }
+
+  async unmount(): Promise<void> {
+    if (!this.mounted) return;
+    this.mounted = false;
+    await run('umount', [this.directory]);
+    await rm(this.directory, { recursive: true });
+  }
+}
+
+async function run(program: string, args: readonly string[]): Promise<void> {
+  const { code, stderr } = await runToEnd(program, args);
+  if (code !== 0) throw new Error(`${program} ${args.join(' ')}: ${stderr}`);
+}

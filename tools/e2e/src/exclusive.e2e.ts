@@ -1,0 +1,71 @@
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { Disconnect_Mode, type Workload } from '@cloudless/api';
+import { RealCluster } from './cluster.js';
+
+let cluster: RealCluster;
+beforeEach(async () => {
+  cluster = await RealCluster.start(['zone-a', 'zone-b']);
+});
+afterEach(() => cluster.stop());
+
+/** Notes every 10 ms that it lives, and does not end by SIGTERM: so it also shows that it is killed in time. */
+const HEART = `const fs = require('node:fs');
+  process.on('SIGTERM', () => undefined);
+  setInterval(() => fs.appendFileSync(process.env.HEARTS, process.env.CLOUDLESS_REPLICA_ID + ' ' + Date.now() + '\\n'), 10);`;
+
+const only = ({ status }: Workload) => status!.replicas.find(({ ready, stale }) => ready && !stale);
+
+async function startExclusive(): Promise<{ readonly id: string; readonly nodeId: string; readonly hearts: string }> {
+  const hearts = join(cluster.directory, 'hearts');
+  await cluster.client.createWorkload({
+    name: 'only',
+    spec: {
+      command: ['node', '-e', HEART],
+      env: { HEARTS: hearts },
+      disconnect: { mode: Disconnect_Mode.EXCLUSIVE, stopAfter: { seconds: 3n } },
+      terminationGracePeriod: { seconds: 1n },
+      rollout: { minReadyDuration: { seconds: 0n } },
+    },
+  });
+  const { id, nodeId } = only(await cluster.settled('only'))!;
+  return { id, nodeId, hearts };
+}
+
+/** The first and the last sign of life of each replica, in the order in which they began. */
+function livesIn(file: string): readonly { readonly id: string; readonly from: number; readonly to: number }[] {
+  const lives = new Map<string, { id: string; from: number; to: number }>();
+  for (const line of readFileSync(file, 'utf8').trimEnd().split('\n')) {
+    const [id = '', at = ''] = line.split(' ');
+    const life = lives.get(id) ?? { id, from: Number(at), to: Number(at) };
+    lives.set(id, { ...life, to: Number(at) });
+  }
+  return [...lives.values()];
+}
+
+describe('an exclusive replica', () => {
+  it.each(['SIGKILL', 'SIGSTOP'] as const)('whose agent gets %s ends before its replacement begins', async (signal) => {
+    const { id, nodeId, hearts } = await startExclusive();
+    const agent = cluster.agent(nodeId);
+    if (signal === 'SIGKILL') await agent.kill(signal);
+    else process.kill(agent.pid, signal);
+    const after = await cluster.until('only', (workload) => (only(workload)?.id ?? id) !== id);
+    expect(only(after)?.nodeId).not.toBe(nodeId);
+    // The old agent comes back and learns that its replica was replaced.
+    if (signal === 'SIGKILL') await cluster.startAgent(nodeId, 'zone-a');
+    else process.kill(agent.pid, 'SIGCONT');
+    await cluster.until('only', ({ status }) => status!.replicas.length === 1);
+    const [first, second, ...more] = livesIn(hearts);
+    expect([first?.id, second?.id, more.length]).toEqual([id, only(after)?.id, 0]);
+    expect(first?.to).toBeLessThan(second?.from ?? 0);
+  });
+
+  it('runs on through a restart of its coordinator', async () => {
+    const { id, hearts } = await startExclusive();
+    await cluster.coordinatorProcess.kill('SIGKILL');
+    await cluster.startCoordinator();
+    for (const name of ['agent-1', 'agent-2']) await cluster.nodeReady(name);
+    expect((await cluster.settled('only')).status!.replicas).toMatchObject([{ id, restarts: 0 }]);
+    expect(livesIn(hearts).map((life) => life.id)).toEqual([id]);
+  });
+});

@@ -1,0 +1,116 @@
+import { create } from '@bufbuild/protobuf';
+import { PushQueue } from '@cloudless/runtime';
+import {
+  ExecRequestSchema,
+  PortForwardRequestSchema,
+  type CoordinatorClient,
+  type ExecRequest,
+  type ExecResponse,
+  type PortForwardRequest,
+  type PortForwardResponse,
+} from '@cloudless/api';
+import type { MessageInitShape } from '@bufbuild/protobuf';
+import type { ExecStartSchema, PortForwardStartSchema } from '@cloudless/api';
+
+const QUEUE = { limit: 100_000 };
+const MAX_TEXT = 1024 * 1024;
+
+/** A call of Exec, driven step by step. */
+export class ExecCall {
+  private readonly requests = new PushQueue<ExecRequest>(QUEUE);
+  private readonly responses: AsyncIterator<ExecResponse>;
+  private readonly ending = new AbortController();
+  /** The beginning of what was written. */
+  readonly text = { stdout: '', stderr: '' };
+  /** Size of all that was written. */
+  bytes = 0;
+
+  constructor(client: Pick<CoordinatorClient, 'exec'>, start: MessageInitShape<typeof ExecStartSchema>) {
+    this.say({ case: 'start', value: start });
+    this.responses = client.exec(each(this.requests), { signal: this.ending.signal })[Symbol.asyncIterator]();
+  }
+
+  say(request: NonNullable<MessageInitShape<typeof ExecRequestSchema>['request']>): void {
+    this.requests.push(create(ExecRequestSchema, { request }));
+  }
+
+  type(text: string): void {
+    this.say({ case: 'stdin', value: new TextEncoder().encode(text) });
+  }
+
+  /** Ends the caller's side of the call. */
+  end(): void {
+    this.requests.end();
+  }
+
+  /** The next message that is no keep-alive; undefined at the end. */
+  async next(): Promise<ExecResponse['response'] | undefined> {
+    for (;;) {
+      const { done, value } = await this.responses.next();
+      if (done === true) return undefined;
+      const { response } = value;
+      if (response.case === undefined) continue;
+      if (response.case === 'stdout' || response.case === 'stderr') {
+        this.bytes += response.value.length;
+        if (this.bytes <= MAX_TEXT) this.text[response.case] += new TextDecoder().decode(response.value);
+      }
+      return response;
+    }
+  }
+
+  /** Reads until stdout is as `fits` says. */
+  async until(fits: (stdout: string) => boolean): Promise<void> {
+    while (!fits(this.text.stdout)) {
+      const response = await this.next();
+      if (response === undefined || response.case === 'exit') throw new Error(`ended after ${JSON.stringify(this.text)}`);
+    }
+  }
+
+  /** Reads to the end. @returns the exit code. */
+  async exit(): Promise<number> {
+    for (let response = await this.next(); response !== undefined; response = await this.next()) {
+      if (response.case === 'exit') return response.value.exitCode;
+    }
+    throw new Error('no exit code came');
+  }
+
+  cut(): void {
+    this.ending.abort();
+    void this.responses.next().catch(() => undefined); // who cuts a call wants no answer
+  }
+}
+
+/** A call of PortForward, driven step by step. */
+export class ForwardCall {
+  private readonly requests = new PushQueue<PortForwardRequest>(QUEUE);
+  private readonly responses: AsyncIterator<PortForwardResponse>;
+  private readonly ending = new AbortController();
+
+  constructor(client: Pick<CoordinatorClient, 'portForward'>, start: MessageInitShape<typeof PortForwardStartSchema>) {
+    this.requests.push(create(PortForwardRequestSchema, { request: { case: 'start', value: start } }));
+    this.responses = client.portForward(each(this.requests), { signal: this.ending.signal })[Symbol.asyncIterator]();
+  }
+
+  send(text: string): void {
+    this.requests.push(create(PortForwardRequestSchema, { request: { case: 'data', value: new TextEncoder().encode(text) } }));
+  }
+
+  end(): void {
+    this.requests.end();
+  }
+
+  async next(): Promise<PortForwardResponse['response'] | undefined> {
+    const { done, value } = await this.responses.next();
+    return done === true ? undefined : value.response;
+  }
+
+  cut(): void {
+    this.ending.abort();
+    void this.responses.next().catch(() => undefined); // who cuts a call wants no answer
+  }
+}
+
+/** Connect's client also asks its requests to throw, which a queue cannot. */
+async function* each<Item>(items: AsyncIterable<Item>): AsyncGenerator<Item> {
+  yield* items;
+}

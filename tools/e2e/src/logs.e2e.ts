@@ -1,0 +1,142 @@
+import { RealCluster, QUICK } from './cluster.js';
+import type { Running } from './processes.js';
+
+/** Writes numbered lines for ever, and a last one when it is told to end. */
+const COUNTER = [
+  'node',
+  '-e',
+  `let n = 0;
+   setInterval(() => console.log('n ' + ++n), 5);
+   process.on('SIGTERM', () => process.stdout.write('last ' + ++n + '\\n', () => process.exit(0)));`,
+];
+
+let cluster: RealCluster;
+beforeEach(async () => {
+  cluster = await RealCluster.start();
+});
+afterEach(() => cluster.stop());
+
+interface Line {
+  readonly containerId: string;
+  readonly replicaId: string;
+  readonly sequence: string;
+  readonly line: string;
+}
+
+/** A `logs -f` that prints JSON. */
+class Follower {
+  readonly shown: Line[] = [];
+  private readonly counts = new Map<string, number>();
+  private read = 0;
+
+  constructor(readonly program: Running) {}
+
+  /** Waits until so many more lines of each of these replicas were shown. */
+  async showsMore(replicaIds: readonly string[], count: number): Promise<void> {
+    this.take();
+    const wanted = new Map(replicaIds.map((id) => [id, (this.counts.get(id) ?? 0) + count]));
+    await this.program.line(() => {
+      this.take();
+      return [...wanted].every(([id, least]) => (this.counts.get(id) ?? 0) >= least);
+    });
+  }
+
+  /** Reads what was printed since. */
+  take(): void {
+    for (const text of this.program.lines.slice(this.read)) {
+      this.read += 1;
+      if (!text.startsWith('{')) continue;
+      const line = JSON.parse(text) as Line;
+      this.shown.push(line);
+      this.counts.set(line.replicaId, (this.counts.get(line.replicaId) ?? 0) + 1);
+    }
+  }
+}
+
+function byContainer(lines: readonly Line[]): ReadonlyMap<string, readonly Line[]> {
+  const groups = new Map<string, Line[]>();
+  for (const line of lines)
+    groups
+      .set(line.containerId, groups.get(line.containerId) ?? [])
+      .get(line.containerId)
+      ?.push(line);
+  return groups;
+}
+
+describe('logs -f of a workload', () => {
+  it('lacks no line and doubles none, whatever happens meanwhile', async () => {
+    await cluster.client.createWorkload({ name: 'web', spec: { ...QUICK, command: COUNTER, replicas: 3 } });
+    const first = await cluster.settled('web');
+    const follower = new Follower(cluster.startCtl('logs', '-f', 'web', '-o', 'json'));
+    const ids = first.status!.replicas.map(({ id }) => id);
+    await follower.showsMore(ids, 20);
+
+    const victim = first.status!.replicas.find(({ nodeId }) => nodeId === 'agent-2')!;
+    process.kill((await cluster.agentClient.getContainerStatus({ containerId: victim.containerId })).pid, 'SIGKILL');
+    await follower.showsMore(ids, 20);
+
+    await cluster.agent('agent-1').kill('SIGKILL');
+    await cluster.startAgent('agent-1', 'zone-a');
+    // On a slow machine the agent may have been away for longer than its lease: its replica was replaced then.
+    const third = (await cluster.settled('web')).status!.replicas.map(({ id }) => id);
+    const replaced = ids.filter((id) => !third.includes(id));
+    await follower.showsMore(third, 20);
+
+    await cluster.coordinatorProcess.kill('SIGKILL');
+    await cluster.startCoordinator();
+    for (const name of ['agent-1', 'agent-2', 'agent-3']) await cluster.nodeReady(name);
+    const fourth = (await cluster.settled('web')).status!.replicas.map(({ id }) => id);
+    await follower.showsMore(fourth, 20);
+
+    await cluster.client.updateWorkload({ name: 'web', spec: { env: { VERSION: '2' } } });
+    const second = await cluster.settled('web');
+    await follower.showsMore(
+      second.status!.replicas.map(({ id }) => id),
+      20,
+    );
+    await cluster.client.deleteWorkload({ name: 'web' });
+    expect(await follower.program.exited).toBe(0);
+    follower.take();
+
+    const groups = byContainer(follower.shown);
+    expect(groups.size).toBeGreaterThanOrEqual(3 + 1 + 3);
+    const killed = [...groups.values()].filter((lines) => !lines.at(-1)!.line.startsWith('last'));
+    const unreachable = replaced.concat(third.filter((id) => !fourth.includes(id)));
+    expect(killed.map(([line]) => line!.replicaId).filter((id) => !unreachable.includes(id))).toEqual([victim.id]);
+    for (const lines of groups.values()) {
+      expect(lines.map(({ sequence }) => Number(sequence))).toEqual(lines.map((_, index) => index + 1));
+      expect(lines.map(({ line }) => Number(line.split(' ')[1]))).toEqual(lines.map((_, index) => index + 1));
+    }
+  });
+
+  it('with --tail 0 shows only what is new, also after the coordinator came back', async () => {
+    const command = ['sh', '-c', 'for n in 1 2 3; do echo old; done; while :; do sleep 0.05; echo tick; done'];
+    await cluster.client.createWorkload({ name: 'web', spec: { ...QUICK, command } });
+    const ids = (await cluster.settled('web')).status!.replicas.map(({ id }) => id);
+    const follower = new Follower(cluster.startCtl('logs', '-f', '--tail', '0', 'web', '-o', 'json'));
+    await follower.showsMore(ids, 3);
+    await cluster.coordinatorProcess.kill('SIGKILL');
+    await cluster.startCoordinator();
+    await cluster.nodeReady('agent-1');
+    await follower.showsMore(ids, 20);
+    const from = Number(follower.shown[0]!.sequence);
+    expect(from).toBeGreaterThan(3);
+    expect(follower.shown.map(({ sequence }) => Number(sequence))).toEqual(follower.shown.map((_, index) => from + index));
+    await follower.program.kill('SIGTERM');
+  });
+
+  it('goes on over the rotation of the log', async () => {
+    // 9 MB in lines of 90 bytes: two files full, and a third one.
+    const script = 'const pad = "x".repeat(80); for (let n = 1; n <= 100000; n += 1) console.log(String(n).padStart(9) + pad);';
+    await cluster.client.createWorkload({
+      name: 'web',
+      spec: { ...QUICK, command: ['node', '-e', `${script} setInterval(() => 0, 1000)`] },
+    });
+    await cluster.settled('web');
+    const follower = cluster.startCtl('logs', '-f', 'web');
+    await follower.line((line) => line.startsWith('   100000x'));
+    const numbers = follower.lines.filter((line) => line.endsWith('xxx')).map((line) => Number.parseInt(line, 10));
+    expect(numbers).toEqual(Array.from({ length: 100_000 }, (_, index) => index + 1));
+    await follower.kill('SIGTERM');
+  });
+});

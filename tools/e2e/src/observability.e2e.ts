@@ -1,0 +1,145 @@
+import { readFileSync } from 'node:fs';
+import { createServer, type Server } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { join } from 'node:path';
+import { QUICK, RealCluster, SERVER_COMMAND } from './cluster.js';
+import { repository } from './processes.js';
+
+const TRACE = '4bf92f3577b34da6a3ce929d0e0e4736';
+
+/** Takes what is sent to it as traces. */
+class Receiver {
+  private bodies = Buffer.alloc(0);
+  private readonly waiting = new Set<() => void>();
+  private readonly server: Server = createServer((request, response) => {
+    const chunks: Buffer[] = [];
+    request.on('data', (chunk: Buffer) => chunks.push(chunk));
+    request.on('end', () => {
+      this.bodies = Buffer.concat([this.bodies, ...chunks]);
+      response.writeHead(200, { 'Content-Type': 'application/x-protobuf' }).end();
+      for (const wake of this.waiting) wake();
+    });
+  });
+
+  async listen(): Promise<string> {
+    await new Promise<void>((resolve) => this.server.listen(0, '127.0.0.1', resolve));
+    return `http://127.0.0.1:${(this.server.address() as AddressInfo).port}`;
+  }
+
+  /** Resolves when all of these were sent. */
+  async heard(...wanted: readonly (Buffer | string)[]): Promise<void> {
+    while (!wanted.every((bytes) => this.bodies.includes(bytes))) {
+      await new Promise<void>((resolve) => this.waiting.add(resolve));
+    }
+  }
+
+  close(): void {
+    this.server.closeAllConnections();
+    this.server.close();
+  }
+}
+
+let cluster: RealCluster;
+const receiver = new Receiver();
+beforeAll(async () => {
+  process.env['OTEL_EXPORTER_OTLP_ENDPOINT'] = await receiver.listen();
+  cluster = await RealCluster.start([]);
+  await cluster.startAgent('agent-1', 'zone-a', ['--ops-listen', '127.0.0.1:0']);
+});
+afterAll(async () => {
+  delete process.env['OTEL_EXPORTER_OTLP_ENDPOINT'];
+  await cluster.stop();
+  receiver.close();
+});
+
+const scrape = async (opsUrl: string): Promise<string> => (await fetch(`${opsUrl}/metrics`)).text();
+const agentOpsUrl = async (): Promise<string> => String((await cluster.agent('agent-1').logged('agent ready'))['opsUrl']);
+
+/** The sum of all series of a metric whose labels contain this text. */
+function valueOf(metrics: string, name: string, labels = ''): number {
+  const lines = metrics.split('\n').filter((line) => new RegExp(`^${name}[{ ]`).test(line) && line.includes(labels));
+  return lines.reduce((sum, line) => sum + Number(line.slice(line.lastIndexOf(' '))), 0);
+}
+
+/** Names with their kinds, as they are served. */
+function namesIn(metrics: string): readonly string[] {
+  return [...metrics.matchAll(/^# TYPE (cloudless_\w+) \w+$/gm)].map(([, name]) => name ?? '').sort();
+}
+
+async function runWeb(): Promise<void> {
+  const headers = { traceparent: `00-${TRACE}-00f067aa0ba902b7-01` };
+  const spec = { command: SERVER_COMMAND, ports: [{ name: 'http', containerPort: 80 }], replicas: 2, ...QUICK };
+  await cluster.client.createWorkload({ name: 'web', spec, requestId: 'create-web' }, { headers });
+  await cluster.until('web', ({ status }) => status?.readyReplicas === 2);
+}
+
+describe('what can be seen of a cluster from outside', () => {
+  it('metrics of coordinator and agent move with what they do', async () => {
+    const opsUrl = await agentOpsUrl();
+    const [coordinatorBefore, agentBefore] = [await scrape(cluster.opsUrl), await scrape(opsUrl)];
+    await runWeb();
+    const [coordinator, agent] = [await scrape(cluster.opsUrl), await scrape(opsUrl)];
+    const moved: readonly (readonly [string, string, string, string?])[] = [
+      [coordinatorBefore, coordinator, 'cloudless_rpc_calls_total', 'method="CreateWorkload"'],
+      [coordinatorBefore, coordinator, 'cloudless_rpc_duration_seconds_count', 'method="CreateWorkload"'],
+      [coordinatorBefore, coordinator, 'cloudless_workloads'],
+      [coordinatorBefore, coordinator, 'cloudless_replicas', 'state="ready"'],
+      [coordinatorBefore, coordinator, 'cloudless_state_revision'],
+      [coordinatorBefore, coordinator, 'cloudless_orders_acknowledged_total'],
+      [agentBefore, agent, 'cloudless_agent_container_starts_total', 'result="ok"'],
+      [agentBefore, agent, 'cloudless_agent_replicas', 'ready="true"'],
+    ];
+    for (const [before, after, name, labels] of moved) {
+      expect([name, valueOf(after, name, labels) > valueOf(before, name, labels)]).toEqual([name, true]);
+    }
+    for (const name of ['cloudless_store_size_bytes', 'cloudless_store_disk_free_bytes', 'cloudless_store_disk_size_bytes']) {
+      expect([name, valueOf(coordinator, name) > 0]).toEqual([name, true]);
+    }
+    expect(valueOf(coordinator, 'cloudless_nodes', 'alive="true"')).toBe(1);
+    expect(valueOf(coordinator, 'cloudless_sessions', 'admitted="true"')).toBe(1);
+    expect(valueOf(coordinator, 'cloudless_rpc_open_calls', 'method="Session"')).toBe(1);
+    for (const metrics of [coordinator, agent]) {
+      expect(valueOf(metrics, 'cloudless_event_loop_lag_seconds')).toBeGreaterThan(0);
+      expect(valueOf(metrics, 'cloudless_metrics_collect_failures_total')).toBe(0);
+      expect(valueOf(metrics, 'cloudless_metrics_dropped_total')).toBe(0);
+    }
+  });
+
+  it('the documentation names every metric, and no other', async () => {
+    const served = new Set([...namesIn(await scrape(cluster.opsUrl)), ...namesIn(await scrape(await agentOpsUrl()))]);
+    const page = readFileSync(join(repository, 'docs/operating.md'), 'utf8');
+    const documented = [...page.matchAll(/^\| `(cloudless_\w+)`/gm)].map(([, name]) => name);
+    expect([...documented].sort()).toEqual([...served].sort());
+  });
+
+  it('a trace goes on from the caller to what the call set off', async () => {
+    await receiver.heard(
+      Buffer.from(TRACE, 'hex'),
+      'CreateWorkload',
+      'commit',
+      'reconcile workload',
+      'place replicas',
+      'order start',
+    );
+  });
+
+  it('cloudlessctl shows who asked for what, and why something happened', async () => {
+    const audit = JSON.parse((await cluster.ctl('events', '--audit', '-o', 'json')).stdout) as {
+      events: Record<string, unknown>[];
+    };
+    expect(audit.events.find(({ reason }) => reason === 'CreateWorkload')).toMatchObject({
+      requestId: 'create-web',
+      workload: 'web',
+      audit: { principal: 'anonymous', address: '127.0.0.1', result: 'ok', traceId: TRACE },
+    });
+    const { events } = JSON.parse((await cluster.ctl('events', '-o', 'json')).stdout) as { events: Record<string, unknown>[] };
+    expect(events.some(({ category }) => category === 'AUDIT')).toBe(false);
+    const placed = events.find(({ reason }) => reason === 'ReplicasPlaced');
+    const why = await cluster.ctl('events', '--why', String(placed?.['id']));
+    const shape = why.stdout.split('\n').map((line) => /(why|request): |\b(?:[A-Z][a-z]+){2,}\b/.exec(line)?.[0] ?? '');
+    expect(shape).toEqual([
+      ...['CreateWorkload', 'request: ', 'WorkloadCreated', 'ReplicasCreated', 'why: ', 'ReplicasPlaced', 'why: '],
+      ...['ReplicaReady', 'ReplicaReady', ''],
+    ]);
+  });
+});

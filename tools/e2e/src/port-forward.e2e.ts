@@ -1,0 +1,120 @@
+import { connect } from 'node:net';
+import { QUICK, RealCluster, SERVER_COMMAND } from './cluster.js';
+import type { Running } from './processes.js';
+
+let cluster: RealCluster;
+let forwarding: Running;
+beforeAll(async () => {
+  cluster = await RealCluster.start(['zone-a', 'zone-b']);
+  await cluster.client.createWorkload({
+    name: 'web',
+    spec: { ...QUICK, command: SERVER_COMMAND, ports: [{ name: 'http', containerPort: 80 }], replicas: 2 },
+  });
+  await cluster.client.createWorkload({
+    name: 'echo',
+    spec: {
+      ...QUICK,
+      // Answers when its client has said all: needs each side to end for itself.
+      command: [
+        'node',
+        '-e',
+        `require('node:net').createServer({ allowHalfOpen: true }, (s) => {
+           let size = 0;
+           s.on('data', (chunk) => (size += chunk.length)).on('end', () => s.end(String(size))).on('error', () => undefined);
+         }).listen(process.env.PORT);`,
+      ],
+      ports: [{ name: 'count', containerPort: 7 }],
+      replicas: 1,
+    },
+  });
+  await cluster.settled('web');
+  await cluster.settled('echo');
+  forwarding = cluster.startCtl('port-forward', 'web', 'http');
+});
+afterAll(async () => {
+  await forwarding.kill('SIGTERM');
+  await cluster.stop();
+});
+
+const urlOf = async (program: Running): Promise<string> =>
+  /^Forwarding (127\.0\.0\.1:\d+) -> /.exec(await program.line((line) => line.startsWith('Forwarding')))![1]!;
+
+/** Sends, ends its side, and reads to the end. */
+function talk(address: string, bytes: number): Promise<string> {
+  const [host = '', port = ''] = address.split(':');
+  return new Promise((resolve, reject) => {
+    let answer = '';
+    const socket = connect({ host, port: Number(port), allowHalfOpen: true });
+    socket.setEncoding('utf8').on('data', (text: string) => (answer += text));
+    socket.once('error', reject).once('end', () => resolve(answer));
+    for (let sent = 0; sent < bytes; sent += 1024 * 1024) socket.write(Buffer.alloc(1024 * 1024));
+    socket.end();
+  });
+}
+
+describe('port-forward', () => {
+  it('reaches all ready replicas, one after the other', async () => {
+    const url = `http://${await urlOf(forwarding)}`;
+    const ids = (await cluster.settled('web')).status!.replicas.map(({ id }) => id).sort();
+    const answers = new Set<string>();
+    for (let count = 0; count < 4; count += 1) {
+      answers.add(await (await fetch(url, { headers: { connection: 'close' } })).text());
+    }
+    expect([...answers].sort()).toEqual(ids);
+  });
+
+  it('carries much, and the end of each side for itself', async () => {
+    const counting = cluster.startCtl('port-forward', 'echo', 'count', '0:7');
+    const address = await urlOf(counting);
+    const answers = await Promise.all([8, 16, 1].map((size) => talk(address, size * 1024 * 1024)));
+    expect(answers).toEqual([8, 16, 1].map((size) => String(size * 1024 * 1024)));
+    expect(await counting.kill('SIGINT')).toBe(130);
+  });
+
+  it('goes on when an agent is lost: what led there is reset, the next connection leads elsewhere', async () => {
+    const address = await urlOf(forwarding);
+    const [host = '', port = ''] = address.split(':');
+    const [first, second] = (await cluster.settled('web')).status!.replicas;
+    let held: { socket: ReturnType<typeof connect>; replica: string } | undefined;
+    while (held?.replica !== first!.id) {
+      held?.socket.destroy();
+      const socket = connect({ host, port: Number(port) });
+      socket.write('GET / HTTP/1.1\r\nhost: x\r\n\r\n');
+      const [chunk] = (await new Promise<Buffer[]>((resolve) => socket.once('data', (data: Buffer) => resolve([data])))) as [
+        Buffer,
+      ];
+      held = { socket, replica: chunk.toString().split('\r\n\r\n')[1] ?? '' };
+    }
+    const reset = new Promise<string>((resolve) =>
+      held!.socket.once('error', (reason: NodeJS.ErrnoException) => resolve(reason.code ?? '')),
+    );
+    await cluster.agent(first!.nodeId).kill('SIGKILL');
+    expect(await reset).toBe('ECONNRESET');
+    for (let count = 0; count < 3; count += 1) {
+      expect(await (await fetch(`http://${address}`, { headers: { connection: 'close' } })).text()).toBe(second!.id);
+    }
+    await cluster.startAgent(first!.nodeId, 'zone-a');
+    await cluster.settled('web');
+  });
+
+  it('refuses what is not declared, in each call', async () => {
+    const calls = cluster.client.portForward(
+      (async function* () {
+        yield { request: { case: 'start' as const, value: { name: 'web', port: '81' } } };
+      })(),
+    );
+    await expect(calls[Symbol.asyncIterator]().next()).rejects.toThrow(/declares no TCP port 81; it has http \(80\)/);
+    expect(await cluster.ctl('port-forward', 'web', '81')).toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining('it has http (80)'),
+    });
+  });
+});
+
+describe('exec', () => {
+  it('carries a pipe as input, and the exit code', async () => {
+    const input = 'x'.repeat(3_000_000);
+    const { code, stdout } = await cluster.ctlWithInput(input, 'exec', '-i', 'web', '--', 'sh', '-c', 'wc -c; exit 9');
+    expect({ code, stdout: stdout.trim() }).toEqual({ code: 9, stdout: '3000000' });
+  });
+});

@@ -1,0 +1,194 @@
+import { copyFile, mkdtemp, readFile, readdir, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { errorKindOf } from '@cloudless/base';
+import type { StateStore } from '@cloudless/state-store';
+import { openLmdbStateStore } from '@cloudless/state-store-lmdb';
+import { systemClock } from '@cloudless/system';
+import { DiskImage, describeOnDiskImages } from './disk-image.js';
+import { Running, repository } from './processes.js';
+
+const STORE_PROCESS = join(repository, 'libs/state-store-lmdb/src/testing/store-process.ts');
+const OUTER_MIB = 80;
+const INNER_MIB = 48;
+/** From a process that should say nothing any more. */
+const MORE_ACKS = 500;
+
+/**
+ * A machine whose disk is a file on another file system: what the machine's kernel keeps in memory is in the mounted inner one,
+ * what its disk keeps in a volatile cache is in the memory of the outer one. Cutting the power of the outer one loses both, but
+ * for what was flushed all the way down: as on a real machine, an acknowledgement is worth no more than its flush.
+ */
+class Machine {
+  private constructor(
+    private readonly scratch: string,
+    private readonly outer: DiskImage,
+    private readonly inner: DiskImage,
+  ) {}
+
+  static async build(): Promise<Machine> {
+    const scratch = await mkdtemp(join(tmpdir(), 'cloudless-e2e-power-'));
+    const outer = await DiskImage.create(join(scratch, 'outer'), OUTER_MIB);
+    return Machine.on(scratch, outer, (disk) => DiskImage.create(disk, INNER_MIB));
+  }
+
+  private static async on(scratch: string, outer: DiskImage, open: (disk: string) => Promise<DiskImage>): Promise<Machine> {
+    try {
+      return new Machine(scratch, outer, await open(join(outer.directory, 'inner')));
+    } catch (reason) {
+      await outer.unmount();
+      await rm(scratch, { recursive: true });
+      throw reason;
+    }
+  }
+
+  /** Where the machine's store is. */
+  dataDirectory(): Promise<string> {
+    return this.inner.makeDirectory('data');
+  }
+
+  cutPower(): Promise<void> {
+    return this.outer.cutPower();
+  }
+
+  /** The machine after the power came back: its disk as the cut left it. */
+  async restart(): Promise<Machine> {
+    const scratch = await mkdtemp(join(tmpdir(), 'cloudless-e2e-power-'));
+    await copyFile(join(this.scratch, 'outer'), join(scratch, 'outer'));
+    await this.remove();
+    return Machine.on(scratch, await DiskImage.mount(join(scratch, 'outer')), (disk) => DiskImage.mount(disk));
+  }
+
+  async remove(): Promise<void> {
+    await this.inner.unmount();
+    await this.outer.unmount();
+    await rm(this.scratch, { recursive: true, force: true });
+  }
+}
+
+interface Acknowledged {
+  readonly value: string;
+  readonly revision: bigint;
+}
+
+/** The newest value of each key that the process was told is durable. Its lines are kept outside of the machine. */
+function acknowledgedBy({ lines }: Running): ReadonlyMap<string, Acknowledged> {
+  const newest = new Map<string, Acknowledged>();
+  for (const line of lines) {
+    const [word, key = '', value = '', revision = ''] = line.split(' ');
+    if (word === 'ack') newest.set(key, { value, revision: BigInt(revision) });
+  }
+  return newest;
+}
+
+/** Stops all its threads, also one that waits for the disk. */
+async function freeze(child: Running): Promise<void> {
+  process.kill(child.pid, 'SIGSTOP');
+  for (let stopped = false; !stopped;) {
+    const threads = await readdir(`/proc/${child.pid}/task`);
+    const states = await Promise.all(threads.map((id) => readFile(`/proc/${child.pid}/task/${id}/stat`, 'utf8')));
+    stopped = states.every((stat) => stat.slice(stat.lastIndexOf(')') + 2).startsWith('T'));
+  }
+}
+
+/** Runs writers on a machine, and cuts its power after a random number of acknowledgements. */
+async function cutWhileWriting(task: string, moment: 'frozen' | 'running', afterAcks: number) {
+  const machine = await Machine.build();
+  try {
+    const acknowledged = await writeUntilCut(machine, task, moment, afterAcks);
+    return { acknowledged, machine: await machine.restart() };
+  } catch (reason) {
+    await machine.remove();
+    throw reason;
+  }
+}
+
+async function writeUntilCut(
+  machine: Machine,
+  task: string,
+  moment: 'frozen' | 'running',
+  afterAcks: number,
+): Promise<ReadonlyMap<string, Acknowledged>> {
+  const data = await machine.dataDirectory();
+  const child = Running.start(process.execPath, ['--conditions=@cloudless/source', '--import', 'tsx', STORE_PROCESS, task, data]);
+  try {
+    let acks = 0;
+    await child.line((line) => line.startsWith('ack') && ++acks >= afterAcks);
+    if (moment === 'frozen') await freeze(child);
+    await machine.cutPower();
+    // What runs on without power can flush nothing: one that acknowledges all the same is caught.
+    const enough = acks + MORE_ACKS;
+    if (moment === 'running')
+      await Promise.race([child.exited, child.line((line) => line.startsWith('ack') && ++acks >= enough)]);
+  } finally {
+    await child.kill('SIGKILL');
+  }
+  const acknowledged = acknowledgedBy(child);
+  expect(acknowledged.size).toBeGreaterThan(0);
+  return acknowledged;
+}
+
+/** Opens the store on a machine, which is removed afterwards. */
+async function withStoreOf(machine: Machine, test: (store: StateStore) => Promise<void>): Promise<void> {
+  try {
+    const store = await openLmdbStateStore({ directory: await machine.dataDirectory(), clock: systemClock });
+    try {
+      await test(store);
+    } finally {
+      await store.close();
+    }
+  } finally {
+    await machine.remove();
+  }
+}
+
+async function lostOf(store: StateStore, acknowledged: ReadonlyMap<string, Acknowledged>): Promise<readonly string[]> {
+  const lost: string[] = [];
+  for (const [key, { value, revision }] of acknowledged) {
+    const entry = await store.get(key);
+    if (entry === undefined || entry.modRevision < revision) lost.push(key);
+    else if (entry.modRevision === revision) expect(Buffer.from(entry.value).toString()).toBe(value);
+  }
+  return lost;
+}
+
+/** Every revision is there once: nothing is half written. */
+async function expectWhole(store: StateStore): Promise<void> {
+  const newest = await store.revision();
+  let expected = 1n;
+  for await (const { revision } of store.watch({ prefix: '', after: 0n })) {
+    expect(revision).toBe(expected);
+    expected += 1n;
+    if (revision === newest) break;
+  }
+  await store.txn([], [{ put: 'after', value: new Uint8Array() }]);
+  expect(await store.revision()).toBe(newest + 1n);
+}
+
+describeOnDiskImages('a power cut under the state store', () => {
+  it.each([
+    { round: 1, moment: 'frozen' as const },
+    { round: 2, moment: 'frozen' as const },
+    { round: 3, moment: 'running' as const },
+    { round: 4, moment: 'running' as const },
+    { round: 5, moment: 'running' as const },
+  ])('round $round, the writers $moment: every acknowledged write is there, and the store is whole', async ({ moment }) => {
+    const { acknowledged, machine } = await cutWhileWriting('write', moment, 50 + Math.floor(Math.random() * 3_000));
+    await withStoreOf(machine, async (store) => {
+      expect(await lostOf(store, acknowledged)).toEqual([]);
+      await expectWhole(store);
+    });
+  });
+
+  it.each([1, 2])('round %d, a store that acknowledges before the flush: loses writes, so these tests can tell', async () => {
+    const { acknowledged, machine } = await cutWhileWriting('write-unsynced', 'frozen', 1_000);
+    let lost: readonly string[] = [];
+    await withStoreOf(machine, async (store) => {
+      lost = await lostOf(store, acknowledged);
+    }).catch((reason: unknown) => {
+      if (errorKindOf(reason) !== 'precondition') throw reason;
+      lost = [...acknowledged.keys()]; // the store is damaged, and says so
+    });
+    expect(lost).not.toEqual([]);
+  });
+});

@@ -1,0 +1,82 @@
+import { randomBytes } from 'node:crypto';
+import { setTimeout as pause } from 'node:timers/promises';
+import { createCoordinatorClient, type CoordinatorClient, type Workload } from '@cloudless/api';
+import { Code, ConnectError } from '@connectrpc/connect';
+import { createGrpcTransport } from '@connectrpc/connect-node';
+
+/** Answers that leave it open whether a write was applied: the same request is sent again. */
+const UNKNOWN = [Code.Unavailable, Code.DeadlineExceeded, Code.Canceled, Code.Unknown, Code.Internal, Code.Aborted];
+const CALL_TIMEOUT_MS = 5_000;
+const RETRY_MS = 20;
+
+/** A write that was acknowledged. */
+export interface Written {
+  readonly name: string;
+  /** The workload as of this write. */
+  readonly answer: Workload;
+  /** How often it was sent. */
+  readonly sends: number;
+}
+
+/**
+ * A client that never stops writing, one write after the other, each with its own request id; it sends a write again until it
+ * knows what became of it, and keeps a log of what was acknowledged.
+ */
+export class RecordingWriter {
+  readonly log: Written[] = [];
+  /** Answers that say that a write is wrong; there must be none. */
+  readonly refusals: string[] = [];
+  private readonly client: CoordinatorClient;
+  private stopped = false;
+  private count = 0;
+
+  constructor(
+    readonly index: number,
+    url: string,
+  ) {
+    this.client = createCoordinatorClient(createGrpcTransport({ baseUrl: url }));
+  }
+
+  /** Ends after the write at hand is resolved. */
+  stop(): void {
+    this.stopped = true;
+  }
+
+  async run(): Promise<void> {
+    const own = `own-${this.index}`;
+    await this.write(own, (requestId) =>
+      this.client.createWorkload({ name: own, requestId, spec: { command: ['sleep', '1000'], replicas: 0 } }, OPTIONS),
+    );
+    while (!this.stopped) {
+      this.count += 1;
+      const { count } = this;
+      await this.write(own, (requestId) => this.client.scaleWorkload({ name: own, requestId, replicas: count % 3 }, OPTIONS));
+      await this.write('shared', (requestId) =>
+        this.client.updateWorkload({ name: 'shared', requestId, spec: { labels: { by: `w${this.index}-${count}` } } }, OPTIONS),
+      );
+      const name = `made-${this.index}-${count}`;
+      await this.write(name, (requestId) =>
+        this.client.createWorkload({ name, requestId, spec: { command: ['sleep', '1000'], replicas: 0 } }, OPTIONS),
+      );
+    }
+  }
+
+  private async write(name: string, send: (requestId: string) => Promise<Workload>): Promise<void> {
+    const requestId = randomBytes(12).toString('hex');
+    for (let sends = 1; ; sends += 1) {
+      try {
+        this.log.push({ name, answer: await send(requestId), sends });
+        return;
+      } catch (reason) {
+        const { code, message } = ConnectError.from(reason);
+        if (!UNKNOWN.includes(code)) {
+          this.refusals.push(`${name}: ${message}`);
+          return;
+        }
+      }
+      await pause(RETRY_MS);
+    }
+  }
+}
+
+const OPTIONS = { timeoutMs: CALL_TIMEOUT_MS };
