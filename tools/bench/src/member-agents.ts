@@ -1,0 +1,117 @@
+// Many agents in one process, each over one connection of its own. Steered by the process that started it.
+import { Agent, type CoordinatorConnection, type CoordinatorTransport } from '@cloudless/agent-core';
+import { MemoryAgentStore } from '@cloudless/agent-core/testing';
+import { silentLog } from '@cloudless/base';
+import { createFakeRuntime } from '@cloudless/runtime/testing';
+import { systemClock, systemRandom } from '@cloudless/system';
+import { coordinatorTransport } from '@cloudless/rpc-client';
+import type { AgentsCommand, AgentsReport } from './member-protocol.js';
+
+/** One simulated machine. */
+class SimulatedAgent {
+  /** `muted`: its connections stand, and nothing is sent any more. */
+  state: 'well' | 'dead' | 'muted' = 'well';
+  private connection: CoordinatorConnection | undefined;
+  private agent: Agent | undefined;
+
+  constructor(private readonly nodeId: string) {}
+
+  get isConnected(): boolean {
+    return this.agent?.connected === true;
+  }
+
+  async start(coordinator: string): Promise<void> {
+    this.agent = await Agent.start({
+      nodeId: this.nodeId,
+      bootId: 'boot',
+      coordinators: [coordinator],
+      transport: this.transport,
+      runtime: createFakeRuntime({ clock: systemClock }),
+      store: new MemoryAgentStore(),
+      probe: { read: async () => READING },
+      node: () => NODE,
+      connect: async () => true,
+      probeClients: { http: async () => 200, grpc: async () => 'SERVING' },
+      clock: systemClock,
+      random: systemRandom,
+      log: silentLog,
+      resetCommand: '',
+    });
+  }
+
+  /** Its machine answers with resets from now on. */
+  die(): void {
+    this.state = 'dead';
+    this.connection?.close();
+  }
+
+  /** Its network swallows everything from now on. */
+  mute(): void {
+    this.state = 'muted';
+  }
+
+  private get transport(): CoordinatorTransport {
+    return {
+      connect: async (address, signal) => {
+        if (this.state !== 'well') return new Promise(() => undefined);
+        const connection = await coordinatorTransport.connect(address, signal);
+        this.connection = connection;
+        return {
+          enroll: (request) => connection.enroll(request),
+          openSession: (outgoing) => connection.openSession(this.unlessMuted(outgoing)),
+          openTunnel: (outgoing) => connection.openTunnel(outgoing),
+          ping: () => (this.state === 'muted' ? Promise.resolve() : connection.ping()),
+          close: () => connection.close(),
+        };
+      },
+    };
+  }
+
+  private async *unlessMuted<Message>(messages: AsyncIterable<Message>): AsyncGenerator<Message> {
+    for await (const message of messages) {
+      if (this.state === 'muted') await new Promise(() => undefined);
+      yield message;
+    }
+  }
+}
+
+const NO_PRESSURE = { status: false, reason: '' };
+const READING = { cpuMillis: 100, memoryBytes: 1e9, storageBytes: 1e10, memoryPressure: NO_PRESSURE, diskPressure: NO_PRESSURE };
+const NODE = {
+  region: 'local',
+  zone: 'zone-a',
+  labels: {},
+  taints: [],
+  capacity: { cpuMillis: 4_000, memoryBytes: 8e9, storageBytes: 1e11 },
+  reserved: { cpuMillis: 0, memoryBytes: 0 },
+  maxReplicas: 110,
+  agentVersion: 'simulated',
+  architecture: 'x64',
+  operatingSystem: 'linux',
+  agentAddress: '',
+};
+
+const agents: SimulatedAgent[] = [];
+
+const tell = (report: AgentsReport): void => void process.send?.(report);
+
+process.on('message', (command: AgentsCommand) => {
+  switch (command.kind) {
+    case 'start':
+      for (let index = 0; index < command.count; index += 1) agents.push(new SimulatedAgent(`node-${index + 1}`));
+      void Promise.all(agents.map((agent) => agent.start(command.coordinator))).then(() => tell({ kind: 'started' }));
+      return;
+    case 'fail':
+      for (const index of command.agents) {
+        if (command.how === 'reset') agents[index]?.die();
+        else agents[index]?.mute();
+      }
+      return tell({ kind: 'failed', atMs: Date.now() });
+    case 'count':
+      return tell({
+        kind: 'counted',
+        connected: agents.filter(({ isConnected, state }) => isConnected && state === 'well').length,
+        memoryBytes: process.memoryUsage().rss,
+      });
+  }
+});

@@ -1,0 +1,153 @@
+// A join storm of many simulated agents, each over one connection of its own, in one other process; then the time until the
+// coordinator sees that some of them are gone, by reset and by silence; then its restart, with all of them coming back at once.
+import { fork, type ChildProcess } from 'node:child_process';
+import { once } from 'node:events';
+import { fileURLToPath } from 'node:url';
+import { NodeStatus_Phase as Phase } from '@cloudless/api';
+import { createSeededRandom, sleep } from '@cloudless/base';
+import { RealCluster } from '@cloudless/e2e';
+import { systemClock } from '@cloudless/system';
+import type { AgentsCommand, AgentsReport } from './member-protocol.js';
+import { cpuSecondsOf, memoryBytesOf } from './process-figures.js';
+import { printReport, summarise } from './report.js';
+
+const AGENTS = Number(process.argv[2] ?? 5_000);
+/** Of all agents, at each kind of failure. */
+const FAILING_SHARE = 0.01;
+const REST_MS = 20_000;
+const GIVE_UP_MS = 120_000;
+const SEED = 1;
+
+/** What the coordinator says of its nodes, as it says it. */
+class NodeObserver {
+  /** When each node came into its present phase, wall-clock milliseconds. */
+  private readonly since = new Map<string, { readonly phase: Phase; readonly atMs: number }>();
+  private readonly waiting = new Set<() => void>();
+  losses = 0;
+
+  async watch(cluster: RealCluster, signal: AbortSignal): Promise<void> {
+    for await (const { node } of cluster.client.watchNodes({}, { signal })) {
+      if (node?.status === undefined) continue;
+      const { phase } = node.status;
+      if (this.since.get(node.id)?.phase === phase) continue;
+      if (phase === Phase.LOST) this.losses += 1;
+      this.since.set(node.id, { phase, atMs: Date.now() });
+      for (const wake of this.waiting) wake();
+    }
+  }
+
+  count(phase: Phase): number {
+    return [...this.since.values()].filter((entry) => entry.phase === phase).length;
+  }
+
+  /** Resolves once all these nodes are, or have gone beyond, what is asked for. @returns When each came there. */
+  async reached(nodeIds: readonly string[], phases: readonly Phase[]): Promise<readonly number[]> {
+    const gaveUp = systemClock.now() + GIVE_UP_MS;
+    for (;;) {
+      const entries = nodeIds.map((nodeId) => this.since.get(nodeId));
+      const there = entries.filter((entry) => entry !== undefined && phases.includes(entry.phase));
+      if (there.length === nodeIds.length) return there.map((entry) => entry?.atMs ?? 0);
+      if (systemClock.now() > gaveUp) throw new Error(`only ${there.length} of ${nodeIds.length} nodes came there in time`);
+      await new Promise<void>((resolve) => {
+        const timer = setTimeout(wake, 1_000);
+        const waiting = this.waiting;
+        function wake(): void {
+          clearTimeout(timer);
+          waiting.delete(wake);
+          resolve();
+        }
+        waiting.add(wake);
+      });
+    }
+  }
+}
+
+async function ask<Kind extends AgentsReport['kind']>(
+  agents: ChildProcess,
+  command: AgentsCommand,
+  _kind: Kind,
+): Promise<Extract<AgentsReport, { kind: Kind }>> {
+  const answer = once(agents, 'message');
+  agents.send(command);
+  const [report] = (await answer) as [Extract<AgentsReport, { kind: Kind }>];
+  return report;
+}
+
+const seconds = (ms: number): number => Math.round(ms / 10) / 100;
+const nodeIdOf = (index: number): string => `node-${index + 1}`;
+const indexes = Array.from({ length: AGENTS }, (_, index) => index);
+
+const cluster = await RealCluster.start([]);
+const agents = fork(fileURLToPath(new URL('member-agents.ts', import.meta.url)), {
+  execArgv: ['--import', 'tsx', '--conditions=@cloudless/source'],
+});
+const watching = new AbortController();
+try {
+  const observer = new NodeObserver();
+  void observer.watch(cluster, watching.signal).catch(() => undefined);
+  const { pid } = cluster.coordinatorProcess;
+
+  const began = systemClock.now();
+  await ask(agents, { kind: 'start', coordinator: cluster.url, count: AGENTS }, 'started');
+  await observer.reached(indexes.map(nodeIdOf), [Phase.READY]);
+  const join = { seconds: seconds(systemClock.now() - began), cpuSeconds: cpuSecondsOf(pid), losses: observer.losses };
+
+  const cpuBefore = cpuSecondsOf(pid);
+  await sleep(systemClock, REST_MS);
+  const rest = {
+    cpuShareOfOneCore: Math.round(((cpuSecondsOf(pid) - cpuBefore) / (REST_MS / 1_000)) * 1_000) / 1_000,
+    memoryMb: Math.round(memoryBytesOf(pid) / 1e6),
+    losses: observer.losses,
+  };
+
+  const random = createSeededRandom(SEED);
+  const shuffled = indexes.map((index) => ({ index, at: random.next() })).sort((a, b) => a.at - b.at);
+  const each = Math.max(1, Math.round(AGENTS * FAILING_SHARE));
+  const doomed = shuffled.map(({ index }) => index);
+  const seen = async (chosen: readonly number[], how: 'reset' | 'silence', phases: readonly Phase[]) => {
+    const { atMs } = await ask(agents, { kind: 'fail', agents: chosen, how }, 'failed');
+    return summarise((await observer.reached(chosen.map(nodeIdOf), phases)).map((at) => at - atMs));
+  };
+  const reset = await seen(doomed.slice(0, each), 'reset', [Phase.DISCONNECTED, Phase.LOST]);
+  const silence = await seen(doomed.slice(each, 2 * each), 'silence', [Phase.LOST]);
+  await observer.reached(doomed.slice(0, each).map(nodeIdOf), [Phase.LOST]);
+  const falseLosses = observer.losses - 2 * each;
+
+  watching.abort();
+  await cluster.coordinatorProcess.kill('SIGKILL');
+  const restarted = systemClock.now();
+  await cluster.startCoordinator();
+  const after = new NodeObserver();
+  const watchingAgain = new AbortController();
+  void after.watch(cluster, watchingAgain.signal).catch(() => undefined);
+  await after.reached(doomed.slice(2 * each).map(nodeIdOf), [Phase.READY]);
+  const returned = seconds(systemClock.now() - restarted);
+  const { events } = await cluster.client.listEvents({ newestFirst: true, pageSize: 1_000 });
+  const lostAgain = events.filter(
+    ({ reason, nodeId }) =>
+      reason === 'NodeLost' &&
+      !doomed
+        .slice(0, 2 * each)
+        .map(nodeIdOf)
+        .includes(nodeId),
+  );
+  watchingAgain.abort();
+  const { memoryBytes } = await ask(agents, { kind: 'count' }, 'counted');
+
+  printReport('member', {
+    agents: AGENTS,
+    connectionsPerAgent: 1,
+    seed: SEED,
+    join,
+    rest,
+    seenMs: { reset, silence },
+    falseLosses,
+    coordinatorRestart: { secondsUntilAllAreBack: returned, falseLosses: lostAgain.length },
+    agentsProcessMemoryMb: Math.round(memoryBytes / 1e6),
+  });
+} finally {
+  watching.abort();
+  agents.kill('SIGKILL');
+  await cluster.stop();
+}
+process.exit(0);

@@ -1,0 +1,45 @@
+import { readdirSync, readFileSync } from 'node:fs';
+
+/** USER_HZ of Linux on every platform that Node supports. @see times(2), sysconf(3) _SC_CLK_TCK */
+const TICKS_PER_SECOND = 100;
+/** Fields 14 and 15 of the file, counted behind the closing parenthesis of field 2. @see proc_pid_stat(5) */
+const USER_TIME_INDEX = 11;
+const SYSTEM_TIME_INDEX = 12;
+
+/** CPU time a process has used so far, seconds of one core. */
+export function cpuSecondsOf(pid: number): number {
+  const text = readFileSync(`/proc/${pid}/stat`, 'utf8');
+  const fields = text.slice(text.lastIndexOf(')') + 2).split(' ');
+  return (Number(fields[USER_TIME_INDEX]) + Number(fields[SYSTEM_TIME_INDEX])) / TICKS_PER_SECOND;
+}
+
+/** Resident memory of a process, bytes. @see proc_pid_status(5), VmRSS */
+export function memoryBytesOf(pid: number): number {
+  const [, kilobytes = '0'] = /^VmRSS:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8')) ?? [];
+  return Number(kilobytes) * 1_024;
+}
+
+/** How many files, sockets and the like a process has open. */
+export function openFilesOf(pid: number): number {
+  return readdirSync(`/proc/${pid}/fd`).length;
+}
+
+/** Process ids of all descendants of a process. @see proc_pid_task_children is not everywhere, so the parents are read. */
+export function descendantsOf(pid: number): readonly number[] {
+  const children = new Map<number, number[]>();
+  for (const entry of readdirSync('/proc').filter((name) => /^\d+$/.test(name))) {
+    try {
+      const text = readFileSync(`/proc/${entry}/stat`, 'utf8');
+      const parent = Number(text.slice(text.lastIndexOf(')') + 2).split(' ')[1]);
+      children.set(parent, [...(children.get(parent) ?? []), Number(entry)]);
+    } catch {
+      // It has ended meanwhile.
+    }
+  }
+  const found: number[] = [];
+  for (let next = [pid]; next.length > 0;) {
+    next = next.flatMap((parent) => children.get(parent) ?? []);
+    found.push(...next);
+  }
+  return found;
+}

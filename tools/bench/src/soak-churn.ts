@@ -1,0 +1,145 @@
+import { errorMessageOf, type Random } from '@cloudless/base';
+import { type RealCluster, SERVER_COMMAND } from '@cloudless/e2e';
+
+const WORKLOADS = 6;
+const NAMES = Array.from({ length: WORKLOADS }, (_, index) => `churn-${index + 1}`);
+/** Streams that are followed for a while and left. */
+const MAX_LINES = 50;
+
+/** Users and faults, one after the other, as long as it is told to. */
+export class Churn {
+  private readonly done = new Map<string, number>();
+  private failed = 0;
+  private lastFailure = '';
+
+  constructor(
+    private readonly cluster: RealCluster,
+    private readonly random: Random,
+    private readonly agents: readonly string[],
+  ) {}
+
+  get counts(): Readonly<Record<string, unknown>> {
+    return { actions: Object.fromEntries([...this.done].sort()), refused: this.failed, lastRefusal: this.lastFailure };
+  }
+
+  get progress(): string {
+    return `${[...this.done.values()].reduce((sum, count) => sum + count, 0)} actions, ${this.failed} refused`;
+  }
+
+  /** Runs several users side by side. */
+  async run(goesOn: () => boolean): Promise<void> {
+    await Promise.all([this.user(goesOn), this.user(goesOn), this.user(goesOn), this.vandal(goesOn)]);
+  }
+
+  private async user(goesOn: () => boolean): Promise<void> {
+    const { client } = this.cluster;
+    while (goesOn()) {
+      const name = this.pick(NAMES);
+      const replicas = Math.floor(this.random.next() * 5);
+      const spec = {
+        command: SERVER_COMMAND,
+        ports: [{ name: 'http', containerPort: 80 }],
+        replicas,
+        rollout: { minReadyDuration: { seconds: 0n } },
+        preStopDelay: { seconds: 0n },
+      };
+      await this.act(
+        this.pick<readonly [string, () => Promise<unknown>]>([
+          ['create', () => client.createWorkload({ name, spec })],
+          ['create', () => client.createWorkload({ name, spec })],
+          ['scale', () => client.scaleWorkload({ name, replicas })],
+          ['update', () => client.updateWorkload({ name, spec: { args: [String(Math.floor(this.random.next() * 1e6))] } })],
+          ['delete', () => client.deleteWorkload({ name })],
+          ['get', () => client.getWorkload({ name })],
+          ['list', () => client.listWorkloads({ includeReplicas: true })],
+          ['events', () => client.listEvents({ newestFirst: true })],
+          ['logs', () => this.followLogs(name)],
+          ['watch', () => this.watch(name)],
+          ['exec', () => client.execCommand({ name: 'steady', command: ['true'] })],
+          ['settle', () => this.cluster.settled('steady')],
+        ]),
+      );
+    }
+  }
+
+  /** Kills processes of replicas, and now and then an agent, which comes back. */
+  private async vandal(goesOn: () => boolean): Promise<void> {
+    while (goesOn()) {
+      await this.act(['process killed', () => this.killProcess()]);
+      await this.cluster.settled('steady');
+      // agent-1 is measured, so it stays.
+      const victim = this.pick(this.agents.slice(1));
+      if (this.random.next() < 0.1) await this.act(['agent killed', () => this.restartAgent(victim)]);
+      await this.act(['drain', () => this.drain(victim)]);
+    }
+  }
+
+  private async killProcess(): Promise<void> {
+    const { status } = await this.cluster.client.getWorkload({ name: 'steady' });
+    const victim = status?.replicas.find(({ ready }) => ready);
+    if (victim === undefined) return;
+    const { pid } = await this.cluster.agentClient.getContainerStatus({ containerId: victim.containerId });
+    process.kill(pid, 'SIGKILL');
+    await this.cluster.until('steady', (now) => now.status?.replicas.some((r) => r.id === victim.id && !r.ready) !== true);
+  }
+
+  private async restartAgent(name: string): Promise<void> {
+    await this.cluster.agent(name).kill('SIGKILL');
+    await this.cluster.startAgent(name, `zone-${name}`);
+  }
+
+  private async drain(nodeId: string): Promise<void> {
+    await this.cluster.client.drainNode({ nodeId });
+    await this.cluster.settled('steady');
+    await this.cluster.client.uncordonNode({ nodeId });
+  }
+
+  /** Follows for some lines, then goes away in the middle. */
+  private async followLogs(name: string): Promise<void> {
+    const leaving = new AbortController();
+    let lines = 0;
+    const timer = setTimeout(() => leaving.abort(), 500);
+    try {
+      for await (const _entry of this.cluster.client.streamLogs({ name, follow: true }, { signal: leaving.signal })) {
+        lines += 1;
+        if (lines >= MAX_LINES) break;
+      }
+    } catch (reason) {
+      if (!leaving.signal.aborted) throw reason;
+    } finally {
+      clearTimeout(timer);
+      leaving.abort();
+    }
+  }
+
+  private async watch(name: string): Promise<void> {
+    const leaving = new AbortController();
+    let items = 0;
+    const timer = setTimeout(() => leaving.abort(), 500);
+    try {
+      for await (const _item of this.cluster.client.watchWorkloads({ name }, { signal: leaving.signal })) {
+        items += 1;
+        if (items >= 5) break;
+      }
+    } catch (reason) {
+      if (!leaving.signal.aborted) throw reason;
+    } finally {
+      clearTimeout(timer);
+      leaving.abort();
+    }
+  }
+
+  private async act([what, action]: readonly [string, () => Promise<unknown>]): Promise<void> {
+    try {
+      await action();
+      this.done.set(what, (this.done.get(what) ?? 0) + 1);
+    } catch (reason) {
+      this.failed += 1;
+      this.lastFailure = `${what}: ${errorMessageOf(reason)}`;
+    }
+  }
+
+  private pick<Item>(items: readonly Item[]): Item {
+    return items[Math.floor(this.random.next() * items.length)] as Item;
+  }
+}

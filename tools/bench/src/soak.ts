@@ -1,0 +1,107 @@
+// A cluster under churn for some minutes: do memory, open files and handles of its processes stay flat?
+// --minutes N (default 20), --warm-up N (default a quarter of it, at most 5): the figures are judged after the warm-up.
+import { parseArgs } from 'node:util';
+import { createSeededRandom, sleep } from '@cloudless/base';
+import { RealCluster, SERVER_COMMAND } from '@cloudless/e2e';
+import { systemClock } from '@cloudless/system';
+import { Churn } from './soak-churn.js';
+import { memoryBytesOf, openFilesOf } from './process-figures.js';
+import { printReport } from './report.js';
+
+const { values } = parseArgs({
+  options: { minutes: { type: 'string' }, 'warm-up': { type: 'string' }, seed: { type: 'string' } },
+});
+const minutes = Number(values.minutes ?? 20);
+const warmUpMinutes = Number(values['warm-up'] ?? Math.min(5, minutes / 4));
+const seed = Number(values.seed ?? 1);
+const SAMPLE_MS = 5_000;
+const AGENTS = ['agent-1', 'agent-2', 'agent-3'];
+
+interface Sample {
+  readonly atMs: number;
+  readonly memoryMb: number;
+  readonly files: number;
+  readonly handles: number;
+}
+
+/** Handles of Node's event loop, as the process itself counts them. */
+async function handlesAt(opsUrl: string): Promise<number> {
+  const text = await (await fetch(`${opsUrl}/metrics`)).text();
+  return Number(/^nodejs_active_resources_total (\d+)$/m.exec(text)?.[1] ?? NaN);
+}
+
+async function sampleOf(pid: number, opsUrl: string | undefined): Promise<Sample> {
+  return {
+    atMs: systemClock.now(),
+    memoryMb: memoryBytesOf(pid) / 1e6,
+    files: openFilesOf(pid),
+    handles: opsUrl === undefined ? Number.NaN : await handlesAt(opsUrl),
+  };
+}
+
+/** Least squares: how much a figure grows in an hour. */
+function growthPerHour(samples: readonly Sample[], figure: (sample: Sample) => number): number {
+  const points = samples.map((sample) => [sample.atMs / 3_600_000, figure(sample)] as const).filter(([, y]) => !Number.isNaN(y));
+  const mean = (list: readonly number[]): number => list.reduce((sum, value) => sum + value, 0) / list.length;
+  const [meanX, meanY] = [mean(points.map(([x]) => x)), mean(points.map(([, y]) => y))];
+  const covariance = points.reduce((sum, [x, y]) => sum + (x - meanX) * (y - meanY), 0);
+  return covariance / points.reduce((sum, [x]) => sum + (x - meanX) ** 2, 0);
+}
+
+const round = (value: number): number => Math.round(value * 10) / 10;
+
+function describe(samples: readonly Sample[]): Readonly<Record<string, unknown>> {
+  const figures = (figure: (sample: Sample) => number) => {
+    const known = samples.map(figure).filter((value) => !Number.isNaN(value));
+    if (known.length === 0) return undefined;
+    const half = Math.floor(known.length / 2);
+    const median = (list: readonly number[]): number => [...list].sort((a, b) => a - b)[Math.floor(list.length / 2)] ?? NaN;
+    return {
+      first: round(known[0] ?? NaN),
+      medianOfFirstHalf: round(median(known.slice(0, half))),
+      medianOfSecondHalf: round(median(known.slice(half))),
+      max: round(Math.max(...known)),
+      growthPerHour: round(growthPerHour(samples, figure)),
+    };
+  };
+  return {
+    memoryMb: figures(({ memoryMb }) => memoryMb),
+    openFiles: figures(({ files }) => files),
+    handles: figures(({ handles }) => handles),
+  };
+}
+
+const cluster = await RealCluster.start();
+try {
+  const churn = new Churn(cluster, createSeededRandom(seed), AGENTS);
+  const spec = { command: SERVER_COMMAND, ports: [{ name: 'http', containerPort: 80 }], replicas: 3 };
+  await cluster.client.createWorkload({ name: 'steady', spec });
+  await cluster.settled('steady');
+  const began = systemClock.now();
+  const until = began + minutes * 60_000;
+  const working = churn.run(() => systemClock.now() < until);
+  const samples = new Map<string, Sample[]>();
+  while (systemClock.now() < until) {
+    await sleep(systemClock, SAMPLE_MS);
+    const pids: readonly (readonly [string, number, string | undefined])[] = [
+      ['coordinator', cluster.coordinatorProcess.pid, cluster.opsUrl],
+      ['agent-1', cluster.agent('agent-1').pid, undefined],
+    ];
+    for (const [name, pid, opsUrl] of pids) {
+      const list = samples.get(name) ?? [];
+      list.push(await sampleOf(pid, opsUrl));
+      samples.set(name, list);
+    }
+    const last = samples.get('coordinator')?.at(-1);
+    process.stderr.write(`${Math.round((systemClock.now() - began) / 1_000)} s: ${JSON.stringify(last)} ${churn.progress}\n`);
+  }
+  await working;
+  const judged = [...samples].map(([name, list]) => [
+    name,
+    describe(list.filter(({ atMs }) => atMs >= began + warmUpMinutes * 60_000)),
+  ]);
+  printReport('soak', { minutes, warmUpMinutes, seed, ...churn.counts, processes: Object.fromEntries(judged) });
+} finally {
+  await cluster.stop();
+}
+process.exit(0);

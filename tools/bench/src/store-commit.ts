@@ -1,0 +1,74 @@
+// Commits of the embedded store, each acknowledged after it is on disk: conditional transactions by 1, 64 and 1 000 writers, and
+// plain puts in batches of 100.
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { silentLog } from '@cloudless/base';
+import type { Revision, StateStore } from '@cloudless/state-store';
+import { openLmdbStateStore } from '@cloudless/state-store-lmdb';
+import { systemClock } from '@cloudless/system';
+import { printReport, summarise } from './report.js';
+
+const RUNS = 5;
+const RUN_MS = 2_000;
+const VALUE = new Uint8Array(200).fill(7);
+const PUTS_PER_BATCH = 100;
+/** Batches that wait at a time: as many as make a full group. */
+const BATCH_WRITERS = 64;
+
+/** Each writer rewrites a key of its own, on condition that nobody else has. @returns Transactions per second. */
+async function conditional(store: StateStore, writers: number): Promise<number> {
+  const until = systemClock.now() + RUN_MS;
+  const began = systemClock.now();
+  let commits = 0;
+  const write = async (writer: number): Promise<void> => {
+    const key = `/bench/${writer}`;
+    let revision: Revision | 'absent' = (await store.get(key))?.modRevision ?? 'absent';
+    while (systemClock.now() < until) {
+      ({ revision } = await store.txn([{ key, is: revision }], [{ put: key, value: VALUE }]));
+      commits += 1;
+    }
+  };
+  await Promise.all(Array.from({ length: writers }, (_, writer) => write(writer)));
+  return commits / ((systemClock.now() - began) / 1_000);
+}
+
+/** @returns Puts per second. */
+async function batched(store: StateStore): Promise<number> {
+  const until = systemClock.now() + RUN_MS;
+  const began = systemClock.now();
+  let puts = 0;
+  const write = async (writer: number): Promise<void> => {
+    const operations = Array.from({ length: PUTS_PER_BATCH }, (_, index) => ({ put: `/batch/${writer}/${index}`, value: VALUE }));
+    while (systemClock.now() < until) {
+      await store.txn([], operations);
+      puts += PUTS_PER_BATCH;
+    }
+  };
+  await Promise.all(Array.from({ length: BATCH_WRITERS }, (_, writer) => write(writer)));
+  return puts / ((systemClock.now() - began) / 1_000);
+}
+
+const directory = await mkdtemp(join(tmpdir(), 'cloudless-bench-'));
+const store = await openLmdbStateStore({ directory: join(directory, 'store'), clock: systemClock, log: silentLog });
+try {
+  const measure = async (run: () => Promise<number>) => {
+    await run(); // warm
+    const rates: number[] = [];
+    for (let count = 0; count < RUNS; count += 1) rates.push(await run());
+    return summarise(rates);
+  };
+  printReport('store-commit', {
+    unit: 'per second, acknowledged after the flush',
+    valueBytes: VALUE.length,
+    conditionalTransactions: {
+      writers1: await measure(() => conditional(store, 1)),
+      writers64: await measure(() => conditional(store, 64)),
+      writers1000: await measure(() => conditional(store, 1_000)),
+    },
+    putsInBatches: { perTransaction: PUTS_PER_BATCH, ...(await measure(() => batched(store))) },
+  });
+} finally {
+  await store.close();
+  await rm(directory, { recursive: true, force: true });
+}
