@@ -136,7 +136,8 @@ export default tseslint.config(
         {
           buildTargets: ['build'],
           ignoredFiles: ['{projectRoot}/src/**/*.spec.ts', '{projectRoot}/src/**/testing/**', '{projectRoot}/jest.config.cjs'],
-          ignoredDependencies: ['@types/node'],
+          // The terminal library is optional, so it is loaded by require at run time.
+          ignoredDependencies: ['@types/node', '@lydell/node-pty'],
           checkVersionMismatches: false,
         },
       ],

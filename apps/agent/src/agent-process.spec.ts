@@ -157,10 +157,12 @@ describe('an agent as a process, with the process runtime', () => {
     const exec = create(ExecCommandRequestSchema, { containerId: report().containerId, command: ['/bin/echo', 'through'] });
     expect(await coordinator.tunnel('exec', { case: 'exec', value: exec })).toMatchObject([
       { case: 'exec', value: { stdout: 'through\n', exitCode: 0 } },
+      { case: 'end' },
     ]);
     const logs = create(StreamLogsRequestSchema, { containerId: report().containerId });
     expect(await coordinator.tunnel('logs', { case: 'logs', value: logs })).toMatchObject([
       { case: 'log', value: { sequence: 1n } },
+      { case: 'end' },
     ]);
     const missing = create(GetContainerStatusRequestSchema, { containerId: 'e'.repeat(64) });
     expect(await coordinator.tunnel('missing', { case: 'status', value: missing })).toMatchObject([

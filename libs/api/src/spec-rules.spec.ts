@@ -3,7 +3,7 @@ import { durationFromMs } from '@bufbuild/protobuf/wkt';
 import fc from 'fast-check';
 import {
   Disconnect_Mode as Mode,
-  DisconnectSchema,
+  type DisconnectSchema,
   Port_Protocol,
   RestartPolicy_Policy as Restart,
   WorkloadSpecSchema,

@@ -11,6 +11,9 @@ export interface StepsTaken {
   readonly stopped: readonly ReplicaRecord[];
 }
 
+/** Causes told apart in one pass: with all replicas and the control record the events fit into one transaction. */
+const MAX_CAUSES = 14;
+
 /** The id that the events and log lines of one decision share. */
 export function decisionIdOf({ workload, view }: Pick<WorkloadPass, 'workload' | 'view'>): string {
   return `rollout/${workload.value.uid}@${view.revision}`;
@@ -90,9 +93,9 @@ function groupBy(
   const groups = new Map<Event | undefined, ReplicaRecord[]>();
   for (const replica of replicas) {
     const cause = causeOf(replica);
-    const group = groups.get(cause) ?? [];
-    group.push(replica);
-    groups.set(cause, group);
+    // Those beyond the limit go with the newest of its causes: a hundred that failed at one moment each have their own.
+    const key = groups.has(cause) || groups.size < MAX_CAUSES ? cause : newestOf(...groups.keys());
+    groups.set(key, [...(groups.get(key) ?? []), replica]);
   }
   return groups;
 }
