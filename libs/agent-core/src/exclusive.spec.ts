@@ -1,5 +1,6 @@
-import { toContainerId } from '@cloudless/base';
+import { CloudlessError, toContainerId } from '@cloudless/base';
 import { settle } from '@cloudless/base/testing';
+import { behaviourCommand } from '@cloudless/runtime/testing';
 import { aStartOrder, aStopOrder, AgentWorld } from './testing/index.js';
 
 const STOP_AFTER_MS = 10_000;
@@ -78,6 +79,18 @@ describe('an exclusive replica', () => {
     });
   });
 
+  it('has all of its own grace when it is ordered to stop, as long as there is contact', async () => {
+    const command = [...behaviourCommand([{ step: 'ignoreTerm' }, { step: 'hold' }])];
+    const world = await anExclusiveWorld({ command, terminationGracePeriod: { seconds: 3_600n } });
+    world.coordinator.order(aStopOrder());
+    await world.clock.advance(4 * STOP_AFTER_MS);
+    expect(await running(world)).toBe(1);
+    world.coordinator.reachable = false;
+    world.coordinator.drop();
+    await world.clock.advance(2 * STOP_AFTER_MS);
+    expect(await running(world)).toBe(0);
+  });
+
   it('comes back with its coordinator: started again when the order is repeated, gone when it was replaced', async () => {
     for (const wanted of [true, false]) {
       const world = await anExclusiveWorld();
@@ -148,5 +161,57 @@ describe('an exclusive replica', () => {
     await settle();
     expect(world.report()).toMatchObject({ orderRevision: 10n, ready: true });
     expect(await running(world)).toBe(1);
+  });
+
+  it('an order that makes it exclusive is not written down before its container has a lease', async () => {
+    const world = new AgentWorld();
+    await world.start();
+    world.coordinator.order(aStartOrder());
+    await settle();
+    const renew = world.runtime.renew.bind(world.runtime);
+    world.runtime.renew = async () => Promise.reject(new CloudlessError('unavailable', 'no connection to the supervisor'));
+    world.coordinator.order(aStartOrder({ revision: 11n, stopAfterMs: STOP_AFTER_MS }));
+    await settle();
+    expect(world.store.replicas.get('web-1')?.heldRevision).toBe(10n);
+    world.runtime.renew = renew;
+    world.coordinator.order(aStartOrder({ revision: 11n, stopAfterMs: STOP_AFTER_MS }));
+    await settle();
+    expect(world.store.replicas.get('web-1')?.heldRevision).toBe(11n);
+  });
+
+  it('an order to be exclusive that cannot be written down leaves the container without a lease', async () => {
+    const world = new AgentWorld();
+    await world.start();
+    world.coordinator.order(aStartOrder());
+    await settle();
+    world.store.failure = new Error('no space left on device');
+    world.coordinator.order(aStartOrder({ revision: 11n, stopAfterMs: STOP_AFTER_MS }));
+    await settle();
+    await world.clock.advance(3 * STOP_AFTER_MS);
+    expect(world.report()).toMatchObject({ orderRevision: 10n, ready: true, restarts: 0 });
+    expect(await running(world)).toBe(1);
+  });
+
+  it('an order that makes it exclusive waits while its container is being started without a lease', async () => {
+    const world = new AgentWorld();
+    const start = world.runtime.start.bind(world.runtime);
+    let open = (): void => undefined;
+    const opened = new Promise<void>((resolve) => (open = resolve));
+    world.runtime.start = async (request) => opened.then(() => start(request));
+    await world.start();
+    const order = aStartOrder({ revision: 11n, stopAfterMs: STOP_AFTER_MS });
+    world.coordinator.order(aStartOrder());
+    await settle();
+    world.coordinator.order(order);
+    await settle();
+    open();
+    await settle();
+    expect(world.report()).toMatchObject({ orderRevision: 10n, ready: true });
+    world.coordinator.order(order);
+    await settle();
+    expect(world.report()).toMatchObject({ orderRevision: 11n, ready: true });
+    await world.kill();
+    await world.clock.advance(STOP_AFTER_MS);
+    expect(await running(world)).toBe(0);
   });
 });

@@ -17,6 +17,7 @@ import {
   type RealMachine,
 } from './testing/real-machine.js';
 import { realClock } from './testing/system.js';
+import { layout } from './supervisor/container-paths.js';
 import { isAlive, startTokenOf } from './system/process-identity.js';
 
 const random = createSeededRandom(99);
@@ -153,6 +154,37 @@ describe('when the supervisor is killed', () => {
     expect((await runtime.list()).map(({ phase }) => phase).sort()).toEqual(['exited', 'running']);
     await runtime.stop(ids[1] as ContainerId, 0);
     await ends[1];
+  });
+
+  it('a renewal that had to wait for a new one counts from when it was asked for', async () => {
+    let skewMs = 0;
+    const { runtime } = await aMachine({ clock: { ...realClock, now: () => realClock.now() + skewMs } });
+    const long = { leaseMs: 3_600_000, graceMs: 0 };
+    const { containerId } = await runtime.start(request([{ step: 'hold' }], { lease: long }));
+    await killSupervisor();
+    const renewed = runtime.renew(new Map([[containerId, { leaseMs: 5_000, graceMs: 0 }]]));
+    skewMs = 5_000; // while it waited
+    await renewed;
+    const end = exitOf(runtime, containerId);
+    await runtime.renew(new Map([[containerId, long]])); // too late
+    expect(await end).toMatchObject({ leaseEnded: true });
+  });
+
+  it('a record that cannot be written keeps neither a lease nor an end from being seen', async () => {
+    const { runtime, directory } = await aMachine();
+    const lease = { leaseMs: 3_600_000, graceMs: 0 };
+    const [first, second] = await Promise.all(
+      [0, 1].map(async () => (await runtime.start(request([{ step: 'hold' }], { lease }))).containerId),
+    );
+    if (first === undefined || second === undefined) throw new Error('two were started');
+    mkdirSync(path.join(layout.container(directory, first), 'state.json.new')); // as a full disk
+    const end = exitOf(runtime, second);
+    const leases = new Map([first, second].map((id) => [id, { leaseMs: 20, graceMs: 0 }]));
+    const firstEnd = exitOf(runtime, first);
+    await expect(runtime.renew(leases)).rejects.toThrow('EISDIR');
+    expect(await end).toMatchObject({ leaseEnded: true });
+    expect(await firstEnd).toMatchObject({ leaseEnded: true });
+    expect(await runtime.stop(first, 0)).toMatchObject({ phase: 'exited' });
   });
 
   it('commands that ran end, as their callers have failed', async () => {

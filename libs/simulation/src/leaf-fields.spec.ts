@@ -360,6 +360,16 @@ async function outcomeOf(fields: JsonObject, world: Row['world']): Promise<unkno
   };
 }
 
+const known = new Map<string, Promise<unknown>>();
+
+/** Many rows start from the same spec. */
+function knownOutcome(fields: JsonObject, world: Row['world']): Promise<unknown> {
+  const key = JSON.stringify([fields, world]);
+  const outcome = known.get(key) ?? outcomeOf(fields, world);
+  known.set(key, outcome);
+  return outcome;
+}
+
 const withoutIds = (text: string): string => text.replaceAll(/[0-9a-f]{16}-\d+/g, '<replica>');
 
 const asText = (value: unknown): string =>
@@ -381,7 +391,7 @@ describe('nothing that is declared is dropped', () => {
   it.each(Object.entries(rows).filter(([, { refused }]) => refused === undefined))(
     '%s makes a difference',
     async (_path, row) => {
-      const before = await outcomeOf(row.base ?? {}, row.world);
+      const before = await knownOutcome(row.base ?? {}, row.world);
       const after = await outcomeOf(row.variant, row.world);
       expect(asText(after)).not.toBe(asText(before));
     },

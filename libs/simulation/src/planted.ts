@@ -17,7 +17,10 @@ export interface Planted {
   /** The coordinator's state, as its controllers or its API see it. */
   readonly state?: (state: ClusterState, reader: 'controllers' | 'api', clock: Clock) => ClusterState;
   /** The controllers of a coordinator that has just started; they may be changed in place, and others be put beside them. */
-  readonly controllers?: (controllers: Controllers, given: { readonly state: ClusterState; readonly clock: Clock }) => Controllers;
+  readonly controllers?: (
+    controllers: Controllers,
+    given: { readonly state: ClusterState; readonly clock: Clock },
+  ) => Controllers;
   /** How an agent dials. */
   readonly transport?: (transport: CoordinatorTransport, clock: Clock) => CoordinatorTransport;
   /** A connection of an agent to the coordinator. */

@@ -483,7 +483,13 @@ export class SimCluster {
     const shown = [...records.workloads()].flatMap(({ value: { uid, name, generation } }) =>
       view?.get(uid) === generation ? [] : [`a watch shows generation ${view?.get(uid)} of ${name}, not ${generation}`],
     );
-    return [...busy, ...away, ...shown, ...unconverged({ records, running: containers.all(), nodes, deadAreKept }), ...wrongBookings(serving)];
+    return [
+      ...busy,
+      ...away,
+      ...shown,
+      ...unconverged({ records, running: containers.all(), nodes, deadAreKept }),
+      ...wrongBookings(serving),
+    ];
   }
 
   /** 15, 17: in a cluster at rest a restart of every process changes nothing. */

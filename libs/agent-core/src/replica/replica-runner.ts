@@ -78,6 +78,8 @@ export class ReplicaRunner {
   private readonly closing = new AbortController();
   /** Start of the newest container on the monotonic clock. */
   private startedAt: { readonly id: ContainerId; readonly at: number } | undefined;
+  /** Which stop_after the lease of the newest container was made from. */
+  private leased: { readonly id: ContainerId; readonly stopAfterMs: number | undefined } | undefined;
   private readonly log: Log;
 
   constructor(
@@ -129,12 +131,16 @@ export class ReplicaRunner {
       }
       const orders = withOrder(this.orders, order, this.deps.bootId);
       const { orderRevision: heldNow, workloadUid } = order;
+      const plan = event.kind === 'startOrdered' ? event.plan : undefined;
       try {
         await raiseEpoch();
+        // A lease comes before the order is on disk and goes after it: what an agent finds as exclusive has one, whenever the last one died.
+        if (plan?.stopAfterMs !== undefined) await this.adjustLease(plan);
         await this.deps.store.saveReplica(toStoredReplica({ ...this.state, heldRevision: heldNow, workloadUid }, orders));
-        if (event.kind === 'startOrdered') await this.adjustLease(event.plan);
+        if (plan !== undefined) await this.adjustLease(plan);
       } catch (reason) {
         this.log.error('order not kept', { revision: order.orderRevision, ...errorFields(reason) });
+        await this.restoreLease();
         return { kind: 'failed' };
       }
       if (this.closing.signal.aborted) return { kind: 'accepted' }; // obeyed after the restart
@@ -250,7 +256,7 @@ export class ReplicaRunner {
   /** The lease that the running container of an exclusive replica is to have from now on; undefined when it has none. */
   leaseToRenew(): readonly [ContainerId, ContainerLease] | undefined {
     const { activity } = this.state;
-    const runs = activity.kind === 'running' || activity.kind === 'killing' || activity.kind === 'leaving';
+    const runs = ['running', 'killing', 'leaving', 'terminating'].includes(activity.kind);
     const lease = runs ? this.exclusiveLease() : undefined;
     return lease === undefined || !('containerId' in activity) ? undefined : [activity.containerId, lease];
   }
@@ -266,16 +272,39 @@ export class ReplicaRunner {
 
   /** What runs is exclusive from now on, or no more, before the order is acknowledged. */
   private async adjustLease(plan: ReplicaPlan): Promise<void> {
-    const { activity, plan: before } = this.state;
-    if (activity.kind !== 'running' || before?.stopAfterMs === plan.stopAfterMs) return;
+    const { activity } = this.state;
+    if (!('containerId' in activity) || activity.containerId === undefined) return;
+    const { containerId } = activity;
+    if (this.stopAfterOf(containerId) === plan.stopAfterMs) return;
+    if (activity.kind === 'starting' || activity.kind === 'backingOff') {
+      throw new CloudlessError('unavailable', 'its container is being started without that');
+    }
     const lease = this.exclusiveLease(plan);
     if (lease?.leaseMs === 0) throw new CloudlessError('unavailable', 'the coordinator does not count this node as alive yet');
-    await this.deps.runtime.renew(new Map([[activity.containerId, lease]]));
+    await this.deps.runtime.renew(new Map([[containerId, lease]]));
+    this.leased = { id: containerId, stopAfterMs: plan.stopAfterMs };
+  }
+
+  /** The order that changed the lease does not count: a container that nobody renews for must not end by it. */
+  private async restoreLease(): Promise<void> {
+    const { plan } = this.state;
+    try {
+      if (plan !== undefined) await this.adjustLease(plan);
+    } catch (reason) {
+      this.log.warn('lease not as before', errorFields(reason));
+    }
+  }
+
+  /** What the lease of a container was made from: that of its start, or of a change since; of an adopted one, that of its order. */
+  private stopAfterOf(containerId: ContainerId): number | undefined {
+    return this.leased?.id === containerId ? this.leased.stopAfterMs : this.state.plan?.stopAfterMs;
   }
 
   private async start(containerId: ContainerId): Promise<void> {
     const lease = this.exclusiveLease();
     if (lease !== undefined && lease.leaseMs <= 0) return this.apply({ kind: 'outOfContact', containerId });
+    // Tried again with the same id, it may run as the first try had it.
+    if (this.leased?.id !== containerId) this.leased = { id: containerId, stopAfterMs: this.state.plan?.stopAfterMs };
     try {
       const containerPlan = { containerId, restarts: this.state.restarts, ...(lease === undefined ? {} : { lease }) };
       const status = await startContainer(this.startOrder, containerPlan, this.deps);

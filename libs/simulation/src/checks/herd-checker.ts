@@ -11,9 +11,9 @@ const WATCHED_MS = 5_000;
 /** Dials that are not further apart come together, milliseconds. A coordinator asks its agents to spread over 50 and more. */
 const TOGETHER_MS = 10;
 /** Most of all agents that may dial together. */
-const MOST_SHARE = 0.6;
+const MOST_SHARE = 0.7;
 /** In a smaller cluster so many may dial together by chance. */
-const LEAST_NODES = 12;
+const LEAST_NODES = 20;
 
 /** 25: when a coordinator is back its agents do not all dial at the same moment. */
 export class HerdChecker {

@@ -1,19 +1,31 @@
-// `nx run simulation:museum`: finds every bug of the museum by the seed that is written down for it, and prints the table of
-// docs/museum.md. `--search` tries more worlds and says which seeds have to be written down.
+// `nx run simulation:museum`: lives through the recorded world of every bug of the museum, with and without the bug, and prints the
+// rows of docs/museum.md. `--search` tries more worlds, from `--from` on, and says which seeds are to be recorded; `--only TEXT`
+// takes the bugs whose names have that text.
 import { parseArgs } from 'node:util';
+import { FAULTY_RUNTIMES } from '../museum/faulty-runtimes.js';
 import { MUSEUM, findingSeed } from '../museum/museum.js';
+import { toRuntimeRow, toWorldRow } from '../museum/museum-table.js';
 
-/** Worlds that are tried with `--search`. */
+/** Worlds that are tried for each bug. */
 const MOST_SEEDS = 500;
 
-const { values } = parseArgs({ options: { search: { type: 'boolean', default: false }, only: { type: 'string', default: '' } } });
+const { values } = parseArgs({
+  options: {
+    search: { type: 'boolean', default: false },
+    from: { type: 'string', default: '1' },
+    only: { type: 'string', default: '' },
+  },
+});
+const from = Number(values.from);
+if (!Number.isInteger(from) || from < 1) throw new Error('--from: a whole number above 0 is needed');
+
 for (const piece of MUSEUM.filter(({ name }) => name.includes(values.only))) {
   try {
-    const seed = await findingSeed(piece, values.search ? 1 : piece.seed, values.search ? MOST_SEEDS : 1);
-    const note = seed === piece.seed ? '' : `, and ${piece.seed} is written down`;
-    process.stdout.write(`${piece.name}: seed ${seed}${note}\n`);
+    const seed = await findingSeed(piece, values.search ? from : piece.seed, values.search ? MOST_SEEDS : 1);
+    process.stdout.write(values.search ? `${piece.name}: seed ${seed} (recorded: ${piece.seed})\n` : `${toWorldRow(piece)}\n`);
   } catch (reason) {
-    process.stdout.write(`${String(reason)}\n`);
+    process.stderr.write(`${String(reason)}\n`);
     process.exitCode = 1;
   }
 }
+if (!values.search) process.stdout.write(`${FAULTY_RUNTIMES.map(toRuntimeRow).join('\n')}\n`);

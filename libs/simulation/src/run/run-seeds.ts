@@ -60,6 +60,9 @@ async function work(take: () => number | undefined, range: SeedRange): Promise<v
   }
 }
 
+/** Worlds make much short-lived garbage, and end calls with errors that nobody reads: about a tenth of their time. */
+const CHEAPER = ['--max-semi-space-size=64', '--stack-trace-limit=3'];
+
 /** Feeds one process. @returns The seed at which it died, or undefined when there are no more. */
 function runWorker(
   first: number,
@@ -68,7 +71,7 @@ function runWorker(
 ): Promise<{ readonly seed: number; readonly why: string } | undefined> {
   const loader = pathToFileURL(createRequire(import.meta.url).resolve('tsx')).href;
   const worker = fileURLToPath(new URL('./worker.ts', import.meta.url));
-  const child = spawn(process.execPath, ['--conditions=@cloudless/source', '--import', loader, worker], {
+  const child = spawn(process.execPath, [...CHEAPER, '--conditions=@cloudless/source', '--import', loader, worker], {
     stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
   });
   return new Promise((resolve) => {

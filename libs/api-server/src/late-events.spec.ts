@@ -1,0 +1,86 @@
+import { create } from '@bufbuild/protobuf';
+import { ReplicaReportSchema, ReplicaStatus_Phase as Phase } from '@cloudless/api';
+import { ReplicaRecordSchema, WorkloadRecordSchema } from '@cloudless/api/store';
+import { createSeededRandom, silentLog, type Log } from '@cloudless/base';
+import { ManualClock, settle } from '@cloudless/base/testing';
+import { openClusterState, type ClusterState } from '@cloudless/cluster-state';
+import { createMemoryStateStore } from '@cloudless/state-store';
+import { ReplicaReports } from './replica-reports.js';
+
+/** All on one node: more than the events of one transaction. */
+const REPLICAS = 150;
+
+interface World {
+  readonly clock: ManualClock;
+  readonly state: ClusterState;
+  readonly reports: ReplicaReports;
+  readonly errors: string[];
+}
+
+async function worldWith(replicas: number): Promise<World> {
+  const clock = new ManualClock();
+  const random = createSeededRandom(1);
+  const store = createMemoryStateStore({ clock });
+  const state = await openClusterState({ store, clock, random, log: silentLog, holder: 'test' });
+  await state.commit(state.transaction().put('workload', 'w', create(WorkloadRecordSchema, { uid: 'w', name: 'web' })));
+  for (let from = 0; from < replicas; from += 50) {
+    const transaction = state.transaction();
+    for (let sequence = from; sequence < Math.min(replicas, from + 50); sequence += 1) {
+      const place = { id: `w-${sequence}`, uid: 'w', sequence: BigInt(sequence), nodeId: 'node-1' };
+      transaction.createReplica(create(ReplicaRecordSchema, { ...place, desiredRunning: true, phase: Phase.RUNNING }));
+    }
+    await state.commit(transaction);
+  }
+  const errors: string[] = [];
+  const log: Log = { ...silentLog, error: (message) => errors.push(message), warn: (message) => errors.push(message) };
+  const reports = new ReplicaReports({ state, clock, random, log } as unknown as ConstructorParameters<typeof ReplicaReports>[0]);
+  return { clock, state, reports, errors };
+}
+
+async function report({ reports }: World, replicas: number, ready: boolean): Promise<void> {
+  for (let sequence = 0; sequence < replicas; sequence += 1) {
+    reports.take('node-1', create(ReplicaReportSchema, { replicaId: `w-${sequence}`, phase: Phase.RUNNING, ready }));
+  }
+  await reports.written('node-1');
+}
+
+/** Ends with a readiness that is left out. */
+async function flap(world: World, replicas: number): Promise<void> {
+  for (let turn = 0; turn < 9; turn += 1) await report(world, replicas, turn % 2 === 0);
+}
+
+const toldLate = ({ state }: World): number => state.view().events().filter(({ count }) => count > 1).length;
+
+describe('events that are told late', () => {
+  it('fit into transactions, however many replicas of a node flap together', async () => {
+    const world = await worldWith(REPLICAS);
+    await flap(world, REPLICAS);
+    expect(toldLate(world)).toBe(0);
+    await world.clock.advance(60_000);
+    await settle();
+    expect(world.errors).toEqual([]);
+    expect(toldLate(world)).toBe(REPLICAS);
+    await world.reports.close();
+    await world.state.close();
+  });
+
+  it('are told also when the commit that was to tell them met a conflict', async () => {
+    const world = await worldWith(2);
+    await flap(world, 2);
+    const { state } = world;
+    const write = state.write.bind(state);
+    let conflicts = 0;
+    state.write = async (transaction) => {
+      const known = state.view().replica('w-1')!;
+      // Somebody else changes a replica that the same transaction reports on.
+      if (conflicts++ === 0) await write(state.transaction().put('replica', 'w/0000000000000001', known.value));
+      return write(transaction);
+    };
+    await world.clock.advance(60_000);
+    await settle();
+    await report(world, 2, false);
+    expect(toldLate(world)).toBe(2);
+    await world.reports.close();
+    await state.close();
+  });
+});
