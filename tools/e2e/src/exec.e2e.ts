@@ -175,6 +175,7 @@ describe('streams to one node', () => {
 
   /** Fills every place there is. @returns what ends it again. */
   async function fill(): Promise<() => void> {
+    await cluster.until('echo', ({ status }) => status!.replicas.some(({ ready, stale }) => ready && !stale));
     const ending = new AbortController();
     const execs = Array.from({ length: EXECS }, () => new ExecCall(client, start(inShell('echo up; sleep 40008'))));
     const forwards = Array.from({ length: FORWARDS }, () => new ForwardCall(client, { name: 'echo' }));

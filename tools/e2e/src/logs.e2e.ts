@@ -6,7 +6,7 @@ const COUNTER = [
   'node',
   '-e',
   `let n = 0;
-   setInterval(() => console.log('n ' + ++n), 5);
+   setInterval(() => console.log('n ' + ++n), 20);
    process.on('SIGTERM', () => process.stdout.write('last ' + ++n + '\\n', () => process.exit(0)));`,
 ];
 

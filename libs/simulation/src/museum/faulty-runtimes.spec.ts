@@ -1,0 +1,70 @@
+import { jest } from '@jest/globals';
+import { execFile } from 'node:child_process';
+import { createRequire } from 'node:module';
+import { fileURLToPath } from 'node:url';
+import { describeContainerRuntime } from '@cloudless/runtime/conformance';
+import { FAULTY_RUNTIMES, faultyHarness } from './faulty-runtimes.js';
+
+/** Set for the run below: the suite itself is run then, and is to fail. */
+const IS_INNER = process.env['CLOUDLESS_MUSEUM_SUITE'] === 'run';
+const NO_FAULT = 'no fault';
+
+/** A run of its own, however busy the machine is. */
+jest.setTimeout(120_000);
+
+if (IS_INNER) {
+  describeContainerRuntime(NO_FAULT, faultyHarness({ faulty: (runtime) => runtime }));
+  for (const piece of FAULTY_RUNTIMES) describeContainerRuntime(piece.name, faultyHarness(piece));
+} else {
+  describe('the conformance suite of runtimes', () => {
+    let failed: ReadonlyMap<string, readonly string[]>;
+    beforeAll(async () => {
+      failed = await runSuites();
+    });
+
+    it.each(FAULTY_RUNTIMES)('finds: $name', ({ name, cases }) => {
+      expect(failed.get(name)).toEqual(expect.arrayContaining([...cases]));
+    });
+
+    it('finds nothing in the same runtime without a fault', () => {
+      expect(failed.get(NO_FAULT)).toEqual([]);
+    });
+  });
+}
+
+interface Outcome {
+  readonly testResults: readonly {
+    readonly assertionResults: readonly {
+      readonly ancestorTitles: readonly string[];
+      readonly title: string;
+      readonly status: string;
+    }[];
+  }[];
+}
+
+/** Runs this file again as the suite. @returns The cases that failed, by runtime. */
+async function runSuites(): Promise<ReadonlyMap<string, readonly string[]>> {
+  const file = fileURLToPath(import.meta.url);
+  const outcome = JSON.parse(await runJest(file)) as Outcome;
+  const failed = new Map<string, string[]>();
+  for (const { ancestorTitles, title, status } of outcome.testResults.flatMap(({ assertionResults }) => assertionResults)) {
+    const name = (ancestorTitles[0] ?? '').replace(' as a container runtime', '');
+    failed.set(name, [...(failed.get(name) ?? []), ...(status === 'passed' ? [] : [title])]);
+  }
+  return failed;
+}
+
+function runJest(file: string): Promise<string> {
+  const jestMain = createRequire(import.meta.url).resolve('jest/bin/jest');
+  const config = fileURLToPath(new URL('../../jest.config.cjs', import.meta.url));
+  const env = { ...process.env, CLOUDLESS_MUSEUM_SUITE: 'run', NODE_OPTIONS: '--experimental-vm-modules --no-warnings' };
+  const args = [jestMain, '--config', config, '--json', '--silent', '--runInBand', '--runTestsByPath', file];
+  return new Promise((resolve, reject) => {
+    // That it exits with 1 is what is wanted.
+    execFile(process.execPath, args, { env, maxBuffer: 64 * 1024 * 1024 }, (reason, stdout, stderr) =>
+      stdout.trimStart().startsWith('{')
+        ? resolve(stdout)
+        : reject(new Error(`the suite did not run: ${stderr}`, { cause: reason })),
+    );
+  });
+}

@@ -1,0 +1,120 @@
+import type { ContainerId, StopSignal } from '@cloudless/base';
+import { ManualClock, settle } from '@cloudless/base/testing';
+import type { ContainerRuntime, ExecEvent, ExecRequest, LogLine } from '@cloudless/runtime';
+import type { RuntimeHarness } from '@cloudless/runtime/conformance';
+import { behaviourCommand, createFakeRuntime, type FakeMachine } from '@cloudless/runtime/testing';
+
+/** A bug of what runs containers: below the simulation, so the conformance suite of runtimes has to find it. */
+export interface FaultyRuntime {
+  readonly name: string;
+  /** What happened in the field. */
+  readonly story: string;
+  /** How it is planted into the fake runtime. */
+  readonly plant: string;
+  readonly faulty: (runtime: ContainerRuntime, machine: FakeMachine) => ContainerRuntime;
+  /** Cases of the suite that fail, by name; others may too. */
+  readonly cases: readonly string[];
+}
+
+/** Every bug that the conformance suite finds. */
+export const FAULTY_RUNTIMES: readonly FaultyRuntime[] = [
+  {
+    name: 'log loss on rotation',
+    story:
+      'A follower had the old file open when the log was rotated. What was written until it opened the new one was never read.',
+    plant: 'a follower misses the first three lines of each file of 10 000',
+    faulty: (runtime) => withFault(runtime, { logs: (...call) => withoutRotated(runtime.logs(...call)) }),
+    cases: ['survives rotation: every line once'],
+  },
+  {
+    name: 'exec leaks',
+    story:
+      'The connection of whoever had asked for a command broke, and nobody ended the command. After weeks of probes and shells the machine had no processes left.',
+    plant: 'a command goes on when its caller leaves',
+    faulty: (runtime) => withFault(runtime, { exec: (...call) => withoutLeaving(runtime, ...call) }),
+    cases: [
+      'ends the command and its children when its signal is aborted',
+      'ends the command and its children when the caller leaves the loop',
+      'kills a command that does not heed SIGTERM when its caller has gone',
+    ],
+  },
+  {
+    name: 'zombies',
+    story:
+      'The first process of a container ended, and what it had started went on or stayed in the process table: nobody reaped it, until no process could be started any more.',
+    plant: 'the children of a main process outlive it',
+    faulty: (runtime, machine) => {
+      machine.world.childEnded = () => undefined;
+      return runtime;
+    },
+    cases: ['ends what the main process left behind', 'kills after the grace, children too, and not before'],
+  },
+];
+
+/** The fake runtime with a bug in it, for the conformance suite. */
+export function faultyHarness({ faulty }: Pick<FaultyRuntime, 'faulty'>): RuntimeHarness {
+  return {
+    unknownCommand: ['no-such-executable'],
+    rotatingLines: 15_000,
+    open: async () => {
+      const clock = new ManualClock();
+      let fake = createFakeRuntime({ clock });
+      const { machine } = fake;
+      machine.removeExecutable('no-such-executable');
+      let runtime = faulty(fake, machine);
+      const expectChild = async (name: string, lives: boolean): Promise<void> => {
+        await settle();
+        if (machine.hasChild(name) !== lives) throw new Error(`child ${name} ${lives ? 'does not run' : 'still runs'}`);
+      };
+      return {
+        get runtime() {
+          return runtime;
+        },
+        command: behaviourCommand,
+        openGate: async (name) => machine.openGate(name),
+        childStarted: (name) => expectChild(name, true),
+        childEnded: (name) => expectChild(name, false),
+        reopen: async () => {
+          fake = await fake.reopen();
+          return (runtime = faulty(fake, machine));
+        },
+        elapse: (durationMs) => clock.advance(durationMs),
+        dispose: () => runtime.close(),
+      };
+    },
+  };
+}
+
+const LINES_PER_FILE = 10_000n;
+const LOST_LINES = 3n;
+
+async function* withoutRotated(lines: AsyncIterable<LogLine>): AsyncIterable<LogLine> {
+  for await (const line of lines) {
+    const isFirstFile = line.sequence <= LINES_PER_FILE;
+    if (isFirstFile || (line.sequence - 1n) % LINES_PER_FILE >= LOST_LINES) yield line;
+  }
+}
+
+/** Passes a command's events on, and neither its caller's signal nor its leaving. */
+async function* withoutLeaving(
+  runtime: ContainerRuntime,
+  containerId: ContainerId,
+  request: ExecRequest,
+  signal: StopSignal,
+): AsyncIterable<ExecEvent> {
+  const events = runtime.exec(containerId, request, new AbortController().signal)[Symbol.asyncIterator]();
+  const left = new Promise<undefined>((resolve) => {
+    if (signal.aborted) resolve(undefined);
+    signal.addEventListener('abort', () => resolve(undefined), { once: true });
+  });
+  for (;;) {
+    const next = await Promise.race([events.next(), left]);
+    if (next === undefined || next.done === true) return;
+    yield next.value;
+  }
+}
+
+/** The same runtime with some methods replaced. */
+function withFault(runtime: ContainerRuntime, fault: Partial<ContainerRuntime>): ContainerRuntime {
+  return Object.assign(Object.create(runtime) as ContainerRuntime, fault);
+}
