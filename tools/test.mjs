@@ -10,9 +10,9 @@ setup();
 const scratch = mkdtempSync(join(tmpdir(), 'cloudless-test-'));
 const bin = (name) => join(root, 'node_modules', '.bin', name);
 const env = { ...process.env, NX_DAEMON: 'false', PATH: `${join(root, 'node_modules', '.bin')}:${process.env.PATH}` };
-// A developer's run walks through fewer random worlds than CI, which sets the number itself.
-const CLOUDLESS_SEEDS = process.env.CLOUDLESS_SEEDS ?? '100';
-const jestEnv = { ...env, NODE_OPTIONS: '--experimental-vm-modules --no-warnings', CLOUDLESS_SEEDS };
+// A developer's run walks through fewer random worlds, and kills less often, than CI, which sets the numbers itself.
+const { CLOUDLESS_SEEDS = '100', CLOUDLESS_KILLS = '10' } = process.env;
+const jestEnv = { ...env, NODE_OPTIONS: '--experimental-vm-modules --no-warnings', CLOUDLESS_SEEDS, CLOUDLESS_KILLS };
 
 /** Runs a command, showing what it prints. */
 const run = (command, args, options = {}) =>

@@ -11,13 +11,13 @@ describe('FlappingEvents', () => {
       flapping.admit('node-1', turn % 2 === 0 ? ready() : { ...ready(), reason: 'ReplicaNotReady' }),
     );
     expect(told.filter((event) => event !== undefined)).toHaveLength(6);
-    expect(flapping.due('node-1')).toEqual([]);
+    expect(flapping.due('node-1', 10)).toEqual([]);
     const waitMs = flapping.nextDueMs('node-1') ?? 0;
     expect(waitMs).toBe(60_000);
     expect(flapping.nextDueMs('node-2')).toBeUndefined();
     await clock.advance(waitMs);
-    expect(flapping.due('node-2')).toEqual([]);
-    expect(flapping.due('node-1')).toMatchObject([{ reason: 'ReplicaReady', count: 3, firstTime: expect.anything() }]);
+    expect(flapping.due('node-2', 10)).toEqual([]);
+    expect(flapping.due('node-1', 10)).toMatchObject([{ reason: 'ReplicaReady', count: 3, firstTime: expect.anything() }]);
     expect(flapping.nextDueMs('node-1')).toBeUndefined();
   });
 
@@ -28,7 +28,7 @@ describe('FlappingEvents', () => {
     const end = { reason: 'ReplicaStopped', replicaId: 'w-1' };
     expect(flapping.admit('node-1', end)).toBe(end);
     await clock.advance(60_000);
-    expect(flapping.due('node-1')).toEqual([]);
+    expect(flapping.due('node-1', 10)).toEqual([]);
   });
 
   it('counts each replica by itself', () => {

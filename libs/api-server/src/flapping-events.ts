@@ -11,8 +11,9 @@ const MAX_REPLICAS = 10_000;
 
 interface LeftOutEvent {
   readonly event: EventInit;
-  readonly nodeId: string;
   readonly dueAtMs: number;
+  /** It has had its turn already. */
+  readonly passed: boolean;
 }
 
 /**
@@ -21,8 +22,8 @@ interface LeftOutEvent {
  */
 export class FlappingEvents {
   private readonly throttle: Throttle;
-  /** The newest that was left out, by replica. */
-  private readonly newest = new Map<string, LeftOutEvent>();
+  /** The newest that was left out, by node and replica. */
+  private readonly newest = new Map<string, Map<string, LeftOutEvent>>();
 
   constructor(private readonly clock: Clock) {
     this.throttle = new Throttle({ clock, burst: BURST, everyMs: EVERY_MS, maxKeys: MAX_REPLICAS });
@@ -32,34 +33,59 @@ export class FlappingEvents {
   admit(nodeId: string, event: EventInit): EventInit | undefined {
     const { reason = '', replicaId = '' } = event;
     if (!FLAPPING.has(reason)) {
-      this.newest.delete(replicaId); // it has ended: how it came to that matters no more
+      this.drop(nodeId, replicaId); // it has ended: how it came to that matters no more
       return event;
     }
     const throttled = this.throttle.take(replicaId);
     if (throttled.passes) {
-      this.newest.delete(replicaId);
+      this.drop(nodeId, replicaId);
       return counted(event, throttled.left, 1);
     }
-    this.newest.set(replicaId, { event, nodeId, dueAtMs: this.clock.now() + throttled.waitMs });
+    this.keep(nodeId, { event, dueAtMs: this.clock.now() + throttled.waitMs, passed: false });
     return undefined;
   }
 
-  /** What was left out of the replicas of a node, and is due by now. */
-  due(nodeId: string): readonly EventInit[] {
+  /** What was left out of the replicas of a node and is due by now, at most `limit` of it. */
+  due(nodeId: string, limit: number): readonly EventInit[] {
     const now = this.clock.now();
-    return [...this.newest].flatMap(([replicaId, left]) => {
-      if (left.nodeId !== nodeId || left.dueAtMs > now) return [];
-      const throttled = this.throttle.take(replicaId);
-      if (!throttled.passes) return [];
-      this.newest.delete(replicaId);
-      return counted(left.event, throttled.left, 0);
-    });
+    const due: EventInit[] = [];
+    for (const [replicaId, left] of [...(this.newest.get(nodeId) ?? [])]) {
+      if (due.length >= limit) break;
+      if (left.dueAtMs > now) continue;
+      const turn = left.passed ? ({ passes: true, left: undefined } as const) : this.throttle.take(replicaId);
+      if (turn.passes) {
+        this.drop(nodeId, replicaId);
+        due.push(counted(left.event, turn.left, 0));
+      } else this.keep(nodeId, { ...left, dueAtMs: now + turn.waitMs });
+    }
+    return due;
+  }
+
+  /** What was due could not be told: it is due still, but for what something newer has replaced. */
+  putBack(nodeId: string, events: readonly EventInit[]): void {
+    for (const event of events) {
+      if (this.newest.get(nodeId)?.has(event.replicaId ?? '') === true) continue;
+      this.keep(nodeId, { event, dueAtMs: this.clock.now(), passed: true });
+    }
   }
 
   /** Milliseconds until {@link due} has something of the node; undefined when nothing is left out. */
   nextDueMs(nodeId: string): number | undefined {
-    const times = [...this.newest.values()].flatMap((left) => (left.nodeId === nodeId ? left.dueAtMs : []));
-    return times.length === 0 ? undefined : Math.max(0, Math.min(...times) - this.clock.now());
+    const left = this.newest.get(nodeId);
+    if (left === undefined) return undefined;
+    return Math.max(0, Math.min(...[...left.values()].map(({ dueAtMs }) => dueAtMs)) - this.clock.now());
+  }
+
+  private keep(nodeId: string, left: LeftOutEvent): void {
+    const ofNode = this.newest.get(nodeId) ?? new Map<string, LeftOutEvent>();
+    ofNode.set(left.event.replicaId ?? '', left);
+    this.newest.set(nodeId, ofNode);
+  }
+
+  private drop(nodeId: string, replicaId: string): void {
+    const ofNode = this.newest.get(nodeId);
+    ofNode?.delete(replicaId);
+    if (ofNode?.size === 0) this.newest.delete(nodeId);
   }
 }
 

@@ -58,9 +58,9 @@ export class InteractiveHandlers {
     const first = (await firstMessage(items, this.deps.clock))?.request;
     if (first?.case !== 'start') throw startMissing();
     const candidates = this.candidates(first.value);
-    const [chosen] = candidates;
-    if (chosen !== undefined) await this.deps.audit.actOf(context).begins(subjectOf(this.deps.state.view(), chosen.replica));
+    const act = this.deps.audit.actOf(context);
     for (const [index, { replica, containerId }] of candidates.entries()) {
+      await act.begins(subjectOf(this.deps.state.view(), replica)); // each: it may be another one that is reached
       const value = Object.assign(clone(PortForwardStartSchema, first.value), atContainer(containerId));
       const frames = this.tunnels.open(replica.nodeId, { case: 'portForward', value }, signal, forwardInput(items));
       let started = false;

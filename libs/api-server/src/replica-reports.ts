@@ -13,8 +13,10 @@ import { LeadershipLostError, copyReplica, isLive, type ClusterView, type EventI
 import { FlappingEvents } from './flapping-events.js';
 import type { ApiServerDeps } from './ports.js';
 
-/** A replica and its event each; what is left of the 100 is for a second event. */
+/** A replica and its event each; what is left of the 100 is for events that are told late. */
 const MAX_REPORTS_PER_COMMIT = 40;
+/** Events of replicas that flap, told late: beside the reports they fit into the rest. */
+const MAX_LATE_EVENTS = 15;
 
 /**
  * Writes what agents report into the records of their replicas: only transitions, coalesced while a commit runs. Applying
@@ -88,7 +90,8 @@ export class ReplicaReports {
     const reports = this.waiting.get(nodeId) ?? new Map<string, ReplicaReport>();
     const view = state.view();
     const transaction = state.transaction();
-    for (const event of this.flapping.due(nodeId)) {
+    const late = this.flapping.due(nodeId, MAX_LATE_EVENTS);
+    for (const event of late) {
       if (view.replica(event.replicaId ?? '') !== undefined) transaction.event(event);
     }
     const taken: ReplicaReport[] = [];
@@ -112,6 +115,7 @@ export class ReplicaReports {
       return { kind: 'again' };
     } catch (reason) {
       // Not written: they wait again, unless the agent has said something newer meanwhile.
+      this.flapping.putBack(nodeId, late);
       const newer = this.waiting.get(nodeId) ?? new Map<string, ReplicaReport>();
       this.waiting.set(nodeId, new Map([...taken.map((report) => [report.replicaId, report] as const), ...newer]));
       if (reason instanceof LeadershipLostError) return { kind: 'done' };

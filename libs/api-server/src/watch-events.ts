@@ -47,10 +47,11 @@ export async function* watchEvents(
   const stop = (): void => stopping.abort();
   signal.addEventListener('abort', stop);
   if (signal.aborted) stop();
+  let changes: AsyncGenerator<HistoricChanges> | undefined;
   try {
     for (const { event, revision } of kept) yield create(WatchEventsResponseSchema, { event, revision });
     let position = request.afterRevision > 0n ? request.afterRevision : present;
-    const changes = state.changesAfter(position, ['event'], stopping.signal);
+    changes = state.changesAfter(position, ['event'], stopping.signal);
     let next = ahead(changes);
     let bookmarkAt = position < present ? undefined : clock.now();
     for (;;) {
@@ -75,6 +76,8 @@ export async function* watchEvents(
     }
   } finally {
     stop();
+    // What was asked for ahead may be there already: then nothing but this ends it.
+    void changes?.return(undefined).catch(() => undefined);
     signal.removeEventListener('abort', stop);
   }
 }

@@ -1,7 +1,11 @@
+import { create } from '@bufbuild/protobuf';
+import { EventSchema, WatchEventsRequestSchema } from '@cloudless/api';
 import { ManualClock, settle } from '@cloudless/base/testing';
 import { CloudlessError } from '@cloudless/base';
+import type { ClusterState } from '@cloudless/cluster-state';
 import { ChangeQueue, type QueueTurn } from './change-queue.js';
 import { MAX_UNREAD_MS, cutUnread } from './cut-unread.js';
+import { watchEvents } from './watch-events.js';
 
 const never = new AbortController().signal;
 
@@ -53,6 +57,28 @@ describe('ChangeQueue', () => {
     queue.end(new CloudlessError('unavailable', 'over'));
     expect(await queue.next(clock, never, 10_000)).toEqual({ kind: 'key', key: 'b' });
     await expect(queue.next(clock, never, 10_000)).rejects.toMatchObject({ kind: 'unavailable' });
+  });
+});
+
+describe('watchEvents', () => {
+  it('lets go of the history when its reader leaves, also with more at hand', async () => {
+    let released = false;
+    async function* changesAfter() {
+      try {
+        for (let revision = 1n; ; revision += 1n) {
+          const after = create(EventSchema, { id: String(revision) });
+          yield { revision, changes: [{ kind: 'event', id: after.id, after }] };
+        }
+      } finally {
+        released = true;
+      }
+    }
+    const state = { view: () => ({ revision: 0n }), changesAfter } as unknown as ClusterState;
+    for await (const { event } of watchEvents({ state, clock: new ManualClock() }, create(WatchEventsRequestSchema), never)) {
+      if (event !== undefined) break;
+    }
+    await settle();
+    expect(released).toBe(true);
   });
 });
 

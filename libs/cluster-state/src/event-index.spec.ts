@@ -20,6 +20,16 @@ describe('EventIndex', () => {
     expect(index.lastOfReplica('w-2')).toBeUndefined();
   });
 
+  it('does not take a call about a replica for what happened to it', () => {
+    const index = new EventIndex();
+    index.take(undefined, event({ id: '1', reason: 'ReplicasStopping', replicaIds: ['w-1'], ...about }));
+    const call = event({ id: '2', reason: 'ExecCommand', replicaId: 'w-1', ...about, audit: { rpc: 'x' } });
+    index.take(undefined, call);
+    expect(index.lastOfReplica('w-1')?.id).toBe('1');
+    index.take(call, undefined);
+    expect(index.lastOfReplica('w-1')?.id).toBe('1');
+  });
+
   it('knows the newest event of a workload or node by reason; single replicas and audit events do not count', () => {
     const index = new EventIndex();
     const updated = event({ id: '2', reason: 'WorkloadUpdated', ...about });

@@ -39,13 +39,13 @@ export class EventIndex {
   }
 
   private add(event: Event): void {
-    for (const id of replicasOf(event)) keepNewest(this.byReplica, id, event);
+    for (const id of replicasIn(event)) keepNewest(this.byReplica, id, event);
     const key = subjectKeyOf(event);
     if (key !== undefined) keepNewest(this.bySubject, key, event);
   }
 
   private remove(event: Event): void {
-    for (const id of replicasOf(event)) dropSame(this.byReplica, id, event);
+    for (const id of replicasIn(event)) dropSame(this.byReplica, id, event);
     const key = subjectKeyOf(event);
     if (key !== undefined) dropSame(this.bySubject, key, event);
   }
@@ -56,11 +56,16 @@ export function replicasOf({ replicaId, replicaIds }: Event): readonly string[] 
   return replicaIds.length > 0 ? replicaIds : replicaId === '' ? [] : [replicaId];
 }
 
+/** None of audit events: those are causes of the event beside them only. */
+function replicasIn(event: Event): readonly string[] {
+  return event.audit === undefined ? replicasOf(event) : [];
+}
+
 function keyOf(subject: EventSubject): string {
   return subject.kind === 'workload' ? `workload ${nameKeyId(subject.namespace, subject.name)}` : `node ${subject.nodeId}`;
 }
 
-/** Undefined for what is about single replicas, and for audit events: those are causes of the event beside them only. */
+/** Undefined for what is about single replicas, and for audit events. */
 function subjectKeyOf(event: Event): string | undefined {
   if (event.audit !== undefined) return undefined;
   const { reason, namespace, workload, nodeId } = event;

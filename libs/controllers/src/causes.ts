@@ -22,11 +22,20 @@ export function drainOf(view: CauseView, { nodeId }: Pick<ReplicaRecord, 'nodeId
   return draining ? view.lastEvent({ kind: 'node', nodeId }, ['NodeDraining']) : undefined;
 }
 
-/** The end of the newest replica of a slot that failed or was lost. */
-export function endInSlot(view: CauseView, replicas: readonly ReplicaRecord[], slot: number): Event | undefined {
-  const ended = replicas.filter((replica) => replica.slot === slot && (replica.lost || replica.phase === Phase.FAILED));
-  const [newest] = ended.sort((a, b) => Number(b.sequence - a.sequence));
-  const event = newest === undefined ? undefined : view.lastEventOfReplica(newest.id);
+/** By slot, the newest replica that failed or was lost. */
+export function newestEnded(replicas: readonly ReplicaRecord[]): ReadonlyMap<number, ReplicaRecord> {
+  const newest = new Map<number, ReplicaRecord>();
+  for (const replica of replicas) {
+    if (!replica.lost && replica.phase !== Phase.FAILED) continue;
+    const known = newest.get(replica.slot);
+    if (known === undefined || known.sequence < replica.sequence) newest.set(replica.slot, replica);
+  }
+  return newest;
+}
+
+/** The end of a replica that failed or was lost. */
+export function endOf(view: CauseView, replica: ReplicaRecord | undefined): Event | undefined {
+  const event = replica === undefined ? undefined : view.lastEventOfReplica(replica.id);
   return event !== undefined && ENDS.has(event.reason) ? event : undefined;
 }
 

@@ -8,7 +8,7 @@ import {
 } from '@cloudless/api';
 import { NodeRecordSchema, type NodeRecord, type ReplicaRecord } from '@cloudless/api/store';
 import { WorkQueue, logFailure, type Clock, noMeter, type Log, type Meter, type Random, type WorkResult } from '@cloudless/base';
-import { copyReplica, holdsResources, type ClusterState, type Stored } from '@cloudless/cluster-state';
+import { copyReplica, holdsResources, type ClusterState, type RecordChange, type Stored } from '@cloudless/cluster-state';
 import { commitOrPlanAgain } from './commit.js';
 import type { NodeDirectory } from './node-directory.js';
 import { msOf } from './scheduler-input.js';
@@ -47,18 +47,27 @@ export class NodeReconciler {
     this.wakeAll();
     this.unsubscribes = [
       deps.nodes.subscribe((nodeId) => this.queue.wake(nodeId)),
-      deps.state.subscribe((changes) => {
-        for (const { kind, id } of changes) {
-          if (kind === 'node') this.queue.wake(id);
-          else if (kind === 'meta') this.wakeAll();
-        }
-      }),
+      deps.state.subscribe((changes) => this.wakeFor(changes)),
     ];
   }
 
   async close(): Promise<void> {
     for (const unsubscribe of this.unsubscribes) unsubscribe();
     await this.queue.stop();
+  }
+
+  private wakeFor(changes: readonly RecordChange[]): void {
+    for (const { kind, id, before, after } of changes) {
+      if (kind === 'node') this.queue.wake(id);
+      else if (kind === 'meta') this.wakeAll();
+      else if (kind === 'replica') this.wakeForWait(before as ReplicaRecord | undefined, after as ReplicaRecord | undefined);
+    }
+  }
+
+  /** A lost node whose replica is to be waited for by another time may be due. */
+  private wakeForWait(before: ReplicaRecord | undefined, after: ReplicaRecord | undefined): void {
+    if (before === undefined || after === undefined || msOf(before.lostAfter) === msOf(after.lostAfter)) return;
+    if (this.deps.state.view().node(after.nodeId)?.value.lost === true) this.queue.wake(after.nodeId);
   }
 
   private wakeAll(): void {

@@ -1,7 +1,7 @@
 import { Event_Category as Category, Event_Severity as Severity, type Event } from '@cloudless/api';
 import type { ReplicaRecord } from '@cloudless/api/store';
 import type { RolloutObserved } from '@cloudless/rollout';
-import { changeOf, drainOf, endInSlot, newestOf } from './causes.js';
+import { changeOf, drainOf, endOf, newestEnded, newestOf } from './causes.js';
 import type { WorkloadPass } from './workload-pass.js';
 
 /** What a pass did to replicas. */
@@ -21,12 +21,14 @@ export function decisionIdOf({ workload, view }: Pick<WorkloadPass, 'workload' |
 
 /** Tells what was decided and why: one event for all that was created, and stopped, for the same cause. */
 export function noteSteps(pass: WorkloadPass, observed: RolloutObserved, taken: StepsTaken): void {
+  if (taken.created.length === 0 && taken.stopped.length === 0) return;
   const { view, workload } = pass;
   const values = pass.replicas.map(({ value }) => value);
   const change = changeOf(view, workload.value);
   const drains = values.map((replica) => (replica.desiredRunning && !replica.lost ? drainOf(view, replica) : undefined));
   const drain = newestOf(...drains);
-  const causeOfCreate = ({ slot }: ReplicaRecord): Event | undefined => newestOf(change, drain, endInSlot(view, values, slot));
+  const ended = newestEnded(values);
+  const causeOfCreate = ({ slot }: ReplicaRecord): Event | undefined => newestOf(change, drain, endOf(view, ended.get(slot)));
   for (const [cause, created] of groupBy(taken.created, causeOfCreate)) {
     note(pass, { reason: 'ReplicasCreated', verb: 'to be started', replicas: created, why: whyCreated(observed), cause });
   }

@@ -174,9 +174,10 @@ export class WorkloadReconciler {
     const { state, log } = this.deps;
     transaction.require('control', uid, control).put('control', uid, next).require('workload', uid, workload);
     const writes = transaction.size;
+    const decisionId = decisionIdOf(pass); // as its events have it: the view goes on with the commit
     const result = await commitOrPlanAgain(state, transaction);
     const request = requestId === '' ? {} : { requestId };
-    log.info('workload advanced', { workloadId: uid, writes, decisionId: decisionIdOf(pass), ...request });
+    log.info('workload advanced', { workloadId: uid, writes, decisionId, ...request });
     return result;
   }
 }

@@ -19,6 +19,8 @@ import {
 import { realClock } from './testing/system.js';
 import { layout } from './supervisor/container-paths.js';
 import { isAlive, startTokenOf } from './system/process-identity.js';
+import { FrameParser } from './wire/frames.js';
+import { encodeMessage, parseMessage, PROTOCOL, type ClientMessage } from './wire/messages.js';
 
 const random = createSeededRandom(99);
 const never = (): AbortSignal => new AbortController().signal;
@@ -516,3 +518,48 @@ function held(): { readonly descriptors: number; readonly watches: number; reado
   const handles = process.getActiveResourcesInfo().filter((kind) => !['FSReqCallback', 'Immediate', 'Timeout'].includes(kind));
   return { descriptors: descriptors.length, watches, handles: handles.sort() };
 }
+
+describe('a supervisor that is older than its client', () => {
+  it('is given no lease, as it would drop it, and the node does not say that it can', async () => {
+    const directory = mkdtempSync(path.join(tmpdir(), 'cloudless-older-'));
+    const server = createServer((socket) => {
+      const parser = new FrameParser();
+      socket.on('data', (chunk: Buffer) => {
+        for (const { payload } of parser.feed(chunk)) {
+          const message = parseMessage<ClientMessage>(payload);
+          const { pid } = process;
+          socket.write(
+            encodeMessage(
+              message.type === 'hello'
+                ? { type: 'hello', protocol: PROTOCOL, version: '0.0.1', pid }
+                : { type: 'done', id: message.id },
+            ),
+          );
+        }
+      });
+    });
+    await new Promise<void>((resolve) => server.listen(layout.socket(directory), resolve));
+    const runtime = await openProcessRuntime(runtimeOptions(directory));
+    try {
+      expect(runtime.capabilities()).toEqual(['runtime.process']);
+      const lease = { leaseMs: 1_000, graceMs: 0 };
+      const asked = {
+        containerId: aContainerId(),
+        labels: {},
+        command: ['sleep'],
+        args: [],
+        env: {},
+        ports: [],
+        limits: {},
+        lease,
+      };
+      const refused = { kind: 'unimplemented', message: expect.stringContaining('version 0.0.1) is older') };
+      await expect(runtime.start(asked)).rejects.toMatchObject(refused);
+      await expect(runtime.renew(new Map([[asked.containerId, lease]]))).rejects.toMatchObject(refused);
+    } finally {
+      await runtime.close();
+      await new Promise<void>((resolve) => server.close(() => resolve()));
+      rmSync(directory, { recursive: true, force: true });
+    }
+  });
+});

@@ -32,7 +32,7 @@ import { readLog } from './logs/log-reader.js';
 import { layout } from './supervisor/container-paths.js';
 import { eitherSignal } from './client/either-signal.js';
 import { isAlive, startTokenOf } from './system/process-identity.js';
-import { EXEC_TTY, type SupervisorSettings } from './wire/messages.js';
+import { EXEC_TTY, LEASES, type SupervisorSettings } from './wire/messages.js';
 
 /** Needs of {@link openProcessRuntime}. */
 export interface ProcessRuntimeOptions {
@@ -116,7 +116,8 @@ class SupervisedRuntime implements ProcessRuntime {
   private readonly listeners = new Set<PushQueue<ContainerEvent>>();
   private readonly keeper: OutputKeeper;
   private failures = 0;
-  private hasTerminals = false;
+  /** Of the newest supervisor, which may be older than we are. */
+  private supervisorCan: readonly string[] = [];
 
   constructor(
     private readonly options: ProcessRuntimeOptions,
@@ -131,7 +132,7 @@ class SupervisedRuntime implements ProcessRuntime {
   }
 
   capabilities(): readonly string[] {
-    return ['runtime.process', 'disconnect.exclusive', ...(this.hasTerminals ? [EXEC_TTY] : [])];
+    return ['runtime.process', ...[LEASES, EXEC_TTY].filter((name) => this.supervisorCan.includes(name))];
   }
 
   async supervisorPid(): Promise<number> {
@@ -139,7 +140,15 @@ class SupervisedRuntime implements ProcessRuntime {
   }
 
   async start(request: ContainerRequest): Promise<ContainerStatus> {
-    return statusOf(await (await this.connection()).request({ type: 'start', request }));
+    const { connection, waitedMs } = await this.connectionFor();
+    const { lease } = request;
+    if (lease !== undefined) checkLeases(connection);
+    return statusOf(
+      await connection.request({
+        type: 'start',
+        request: lease === undefined ? request : { ...request, lease: leftOf(lease, waitedMs) },
+      }),
+    );
   }
 
   async stop(containerId: ContainerId, graceMs: number): Promise<ContainerStatus> {
@@ -147,9 +156,10 @@ class SupervisedRuntime implements ProcessRuntime {
   }
 
   async renew(leases: ReadonlyMap<ContainerId, ContainerLease | undefined>): Promise<void> {
-    await (
-      await this.connection()
-    ).request({ type: 'renew', leases: [...leases].map(([id, lease]) => [id, lease ?? null] as const) });
+    const { connection, waitedMs } = await this.connectionFor();
+    checkLeases(connection);
+    const left = [...leases].map(([id, lease]) => [id, lease === undefined ? null : leftOf(lease, waitedMs)] as const);
+    await connection.request({ type: 'renew', leases: left });
   }
 
   async remove(containerId: ContainerId): Promise<void> {
@@ -209,6 +219,14 @@ class SupervisedRuntime implements ProcessRuntime {
     while (startToken !== undefined && isAlive(pid, startToken)) await sleep(this.options.clock, SHUTDOWN_POLL_MS);
   }
 
+  /** For what counts from when it was asked for: a new supervisor may be long in coming. */
+  private async connectionFor(): Promise<{ readonly connection: Connection; readonly waitedMs: number }> {
+    const { clock } = this.options;
+    const askedAt = clock.now();
+    const connection = await this.connection();
+    return { connection, waitedMs: clock.now() - askedAt };
+  }
+
   /** The connection that lives, or a new one. */
   private connection(): Promise<Connection> {
     if (this.closing.signal.aborted) return Promise.reject(gone());
@@ -233,7 +251,7 @@ class SupervisedRuntime implements ProcessRuntime {
       if (!connection.isOpen) throw gone();
       this.keeper.set((await connection.request({ type: 'list' })).items);
       this.failures = 0;
-      this.hasTerminals = connection.hello.capabilities?.includes(EXEC_TTY) === true;
+      this.supervisorCan = connection.hello.capabilities ?? [];
       return connection;
     } catch (reason) {
       throw this.closing.signal.aborted ? gone() : reason;
@@ -286,6 +304,18 @@ class SupervisedRuntime implements ProcessRuntime {
     for (const queue of [...this.listeners]) queue.fail(gone());
     this.listeners.clear();
   }
+}
+
+function checkLeases({ hello }: Connection): void {
+  if (hello.capabilities?.includes(LEASES) === true) return;
+  throw new CloudlessError(
+    'unimplemented',
+    `lease: the running supervisor (process ${hello.pid}, version ${hello.version}) is older than that; it ends when no container is left`,
+  );
+}
+
+function leftOf(lease: ContainerLease, waitedMs: number): ContainerLease {
+  return { ...lease, leaseMs: Math.max(0, lease.leaseMs - waitedMs) };
 }
 
 function statusOf({ status }: Answer): ContainerStatus {

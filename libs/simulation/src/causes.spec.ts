@@ -1,4 +1,5 @@
 import { ReplicaStatus_Phase as Phase, type Event } from '@cloudless/api';
+import { silentLog, type Log } from '@cloudless/base';
 import type { TestCluster } from './index.js';
 import { clusterOf, createWeb, readWeb } from './support.js';
 
@@ -86,6 +87,19 @@ describe('events name what led to them', () => {
       ...['ReplicaReady', 'ReplicaReady', 'ReplicaReady'],
     ]);
     await expect(cluster.until(() => cluster.client.listEvents({ relatedTo: 'gone' }))).rejects.toThrow('event "gone" not found');
+  });
+
+  it('the log names a decision as its events do', async () => {
+    const logged: unknown[] = [];
+    const log: Log = {
+      ...silentLog,
+      info: (message, fields) => message === 'workload advanced' && logged.push(fields?.['decisionId']),
+      child: () => log,
+    };
+    const cluster = await clusterOf(2, { log });
+    await createWeb(cluster);
+    await cluster.advance(2_000);
+    expect(logged).toContain(lastOf(cluster, 'ReplicasCreated').decision?.id);
   });
 
   it('a replica that flaps is told a few times, then once a minute with how often', async () => {

@@ -44,6 +44,20 @@ describe('a node that is cut off', () => {
     expect(wanted(cluster).map(({ nodeId }) => nodeId)).toEqual(['node-2', 'node-2']);
   });
 
+  it('is not waited for any longer when lost_after becomes shorter meanwhile', async () => {
+    const cluster = await clusterOf(2);
+    await createWeb(cluster, { replicas: 2, disconnect: { lostAfter: durationFromMs(3_600_000) } });
+    await cluster.advance(1_000);
+    cluster.agents.get('node-1')!.isHeard = false;
+    await cluster.advance(20_000, 50);
+    expect(wanted(cluster).map(({ nodeId }) => nodeId)).toContain('node-1');
+    await cluster.until(() =>
+      cluster.client.updateWorkload({ name: 'web', spec: { disconnect: {} }, updateMask: { paths: ['disconnect'] } }),
+    );
+    await cluster.advance(1_000);
+    expect(wanted(cluster).map(({ nodeId }) => nodeId)).toEqual(['node-2', 'node-2']);
+  });
+
   it('whose loss is confirmed has its replicas replaced at once, and only a lost one can be', async () => {
     const cluster = await exclusiveCluster(2);
     await createWeb(cluster, { replicas: 2, disconnect: EXCLUSIVE });

@@ -434,8 +434,9 @@ describe('nodes', () => {
 describe('the program itself', () => {
   it('tells its version without a coordinator', async () => {
     const offline = ['--server', 'http://127.0.0.1:1'];
-    const { version } = JSON.parse(await output('version', '-o', 'json', ...offline)) as { readonly version: string };
-    expect(await output('version', ...offline)).toBe(`cloudlessctl ${version}\n`);
+    const { version } = JSON.parse(await output('version', '--client', '-o', 'json', ...offline)) as { readonly version: string };
+    expect(await output('version', '--client', ...offline)).toBe(`cloudlessctl ${version}\n`);
+    expect(await ctl('version', ...offline)).toMatchObject({ code: 5, stdout: `cloudlessctl ${version}\n` });
     expect(await output('--version')).toBe(`cloudlessctl ${version}\n`);
     expect(version).toMatch(/^\d+\.\d+\.\d+$/);
   });

@@ -55,7 +55,7 @@ function adopt(record: Exclude<ContainerRecord, { phase: 'starting' }>, folder: 
     fileBytes: settings.logFileBytes,
   });
   const output = new ContainerOutput(folder, writer, () => container?.pipeEnded());
-  const containerDeps = { directory: folder, clock, bootId, output, onExit };
+  const containerDeps = { directory: folder, clock, log, bootId, output, onExit };
   if (record.phase === 'exited') {
     container = new ManagedContainer(record.status, undefined, undefined, containerDeps);
     output.finish();

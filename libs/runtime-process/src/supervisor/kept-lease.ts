@@ -46,16 +46,23 @@ export class KeptLease {
     this.record({ ...lease, endsAtUptimeSeconds });
   }
 
-  /** Goes on with what an earlier supervisor wrote down; at once to its end when that has passed. */
+  /** Goes on with what an earlier supervisor wrote down; at once to its end when that has passed, with what is left of the grace. */
   resume(lease: RecordedLease): void {
     this.onRecord = lease;
     const leaseMs = (lease.endsAtUptimeSeconds - uptime()) * 1_000;
-    this.timer.renew({ leaseMs: Math.max(0, leaseMs), graceMs: lease.graceMs });
+    this.timer.renew({ leaseMs: Math.max(0, leaseMs), graceMs: lease.graceMs + Math.min(0, leaseMs) });
   }
 
+  /** What could not be written down is tried again with the next renewal. */
   private record(lease: RecordedLease | undefined): void {
+    const before = this.onRecord;
     this.onRecord = lease;
-    this.deps.keep();
+    try {
+      this.deps.keep();
+    } catch (reason) {
+      this.onRecord = before;
+      throw reason;
+    }
   }
 
   cancel(): void {

@@ -1,5 +1,5 @@
 import { rmSync } from 'node:fs';
-import { CloudlessError, type Clock, type Timer } from '@cloudless/base';
+import { CloudlessError, errorFields, type Clock, type Log, type Timer } from '@cloudless/base';
 import { exitReason, LEASE_ENDED_REASON, type ContainerLease, type ContainerStatus } from '@cloudless/runtime';
 import { isAlive, signalGroup } from '../system/process-identity.js';
 import { writeRecord, type RecordedLease } from './container-record.js';
@@ -30,9 +30,10 @@ export interface MainProcess {
 export interface ManagedContainerDeps {
   readonly directory: string;
   readonly clock: Clock;
+  readonly log: Log;
   readonly bootId: string;
   readonly output: ContainerOutput;
-  /** Called once, after the record is written. */
+  /** Called once, after the record is written, or could not be. */
   readonly onExit: (container: ManagedContainer) => void;
 }
 
@@ -152,12 +153,24 @@ export class ManagedContainer {
     const ended = { containerId, labels, phase: 'exited', startedAtMs, finishedAtMs, exitCode, reason, endpoints } as const;
     this.current = this.lease.hasEnded ? { ...ended, reason: LEASE_ENDED_REASON, leaseEnded: true } : ended;
     this.context = undefined;
-    writeRecord(this.deps.directory, { format: 1, phase: 'exited', status: this.current });
+    this.writeEnd();
     for (const companion of this.companions) companion.kill();
     this.deps.onExit(this);
     for (const resolve of this.waiting.splice(0)) resolve(this.current);
     if (this.deps.output.hasEnded) this.deps.output.finish();
     else this.lingering = this.deps.clock.setTimer(LINGER_MS, () => this.deps.output.finish());
+  }
+
+  /** On a full disk the end is told all the same; a later supervisor sees by itself that the process is gone, but not its exit code. */
+  private writeEnd(): void {
+    try {
+      writeRecord(this.deps.directory, { format: 1, phase: 'exited', status: this.current });
+    } catch (reason) {
+      this.deps.log.error('end of a container not written down', {
+        containerId: this.current.containerId,
+        ...errorFields(reason),
+      });
+    }
   }
 
   /** A pipe has no writer any more: the process has ended or is about to. */

@@ -96,6 +96,7 @@ async function launch(
   container = new ManagedContainer(status, { pid, startToken, adopted: false }, context, {
     directory: folder,
     clock,
+    log,
     bootId: deps.bootId,
     output,
     onExit: deps.onExit,

@@ -99,9 +99,17 @@ export class Supervisor {
     }
   }
 
-  /** Gives running containers new leases; others are passed over. */
+  /** Gives running containers new leases; others are passed over. @throws the first failure, when all have been tried. */
   renew(leases: readonly (readonly [ContainerId, ContainerLease | null])[]): void {
-    for (const [containerId, lease] of leases) this.containers.get(containerId)?.renew(lease ?? undefined);
+    const failures: unknown[] = [];
+    for (const [containerId, lease] of leases) {
+      try {
+        this.containers.get(containerId)?.renew(lease ?? undefined);
+      } catch (reason) {
+        failures.push(reason);
+      }
+    }
+    if (failures.length > 0) throw failures[0];
   }
 
   async remove(containerId: ContainerId): Promise<void> {

@@ -37,8 +37,12 @@ export class TerminalInput {
     this.over = true;
     this.waiting = [];
     this.retry?.cancel();
-    if (this.writing) this.onIdle = done;
-    else done();
+    if (!this.writing) return done();
+    const earlier = this.onIdle;
+    this.onIdle = () => {
+      earlier?.();
+      done();
+    };
   }
 
   private next(): void {

@@ -11,6 +11,8 @@ export const INPUT_WINDOW_BYTES = 256 * 1024;
 export const EXEC_STREAMS = 'exec.streams';
 /** Capability of a supervisor: commands with a terminal. */
 export const EXEC_TTY = 'exec.tty';
+/** Capability of a supervisor: containers with leases. An older one would drop them in silence. */
+export const LEASES = 'disconnect.exclusive';
 
 /** What the caller configures; the newest client's settings hold for containers started from then on. */
 export interface SupervisorSettings {
