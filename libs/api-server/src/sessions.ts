@@ -24,6 +24,7 @@ import { PROTOCOL, admit } from './admission.js';
 import { isAcknowledged, isOrphan, orderFor, ordersFor, orphanOrder } from './orders.js';
 import { Orphans } from './orphans.js';
 import { OrderMetrics } from './order-metrics.js';
+import { writeReturn } from './node-return.js';
 import { Outbox } from './outbox.js';
 import type { ApiServerDeps } from './ports.js';
 import { ReplicaReports, missingReports } from './replica-reports.js';
@@ -184,6 +185,7 @@ export class SessionHub implements TunnelRequests {
     if (nodes.status(nodeId).alive) nodes.heard(nodeId);
     else {
       await this.reports.written(nodeId);
+      await writeReturn(this.deps.state, nodeId);
       nodes.connected(nodeId);
     }
     nodes.report(nodeId, request.usage?.conditions ?? hello.conditions, request.usage?.usage);
@@ -327,7 +329,9 @@ export class SessionHub implements TunnelRequests {
     this.settleMissing(nodeId, new Set(inventory.keys()));
     // Before any order: what the agent should have and has not is over, and must not be started again.
     await this.reports.written(nodeId);
+    await writeReturn(this.deps.state, nodeId);
     if (!this.isCurrent(session)) return;
+    // From here to the end in one turn: no loss can come between the orders and the node's being alive.
     for (const order of ordersFor(this.deps, nodeId, session.acknowledged)) this.send(session, order);
     // A record may have gone while the inventory came in.
     for (const report of inventory.values()) session.orphans.take(report);

@@ -129,6 +129,8 @@ export class NodeReconciler {
       confirmed ? 0 : Math.max(0, msOf(value.lostAfter) - (nodes.lostForMs(id) ?? 0));
     const held = holders.filter((replica) => waitMs(replica) === 0).slice(0, MAX_LOST_PER_COMMIT);
     if (held.length === 0) return { kind: 'after', delayMs: Math.min(...holders.map(waitMs)) };
+    // Holds only while nobody has written that the node is back.
+    transaction.require('node', id, node);
     for (const replica of held) {
       const lost = {
         lost: true,

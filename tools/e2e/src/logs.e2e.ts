@@ -107,7 +107,7 @@ describe('logs -f of a workload', () => {
       expect(lines.map(({ sequence }) => Number(sequence))).toEqual(lines.map((_, index) => index + 1));
       expect(lines.map(({ line }) => Number(line.split(' ')[1]))).toEqual(lines.map((_, index) => index + 1));
     }
-  });
+  }, 300_000);
 
   it('with --tail 0 shows only what is new, also after the coordinator came back', async () => {
     const command = ['sh', '-c', 'for n in 1 2 3; do echo old; done; while :; do sleep 0.05; echo tick; done'];
