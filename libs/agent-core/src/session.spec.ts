@@ -105,7 +105,7 @@ describe('the session of an agent', () => {
     const world = new AgentWorld();
     world.coordinator.welcomes = false;
     await world.start();
-    await world.clock.advance(5_100);
+    await world.clock.advance(31_000);
     expect(world.coordinator.hellos).toHaveLength(2);
   });
 

@@ -53,11 +53,14 @@ export interface SessionClientOptions {
   readonly openTunnel: (request: OpenTunnel, address: string) => TunnelRefused | undefined;
 }
 
-/** Until a Welcome says otherwise. */
+/**
+ * A coordinator that accepts a connection and then does not answer is left after this. An only one is given as long as it takes
+ * to admit thousands that come at once: who dials again meanwhile only adds to the work.
+ */
+const ANSWER_TIMEOUT_MS = { ofSeveral: 5_000, ofOnlyOne: 30_000 };
+/** What a Welcome that leaves them out means. */
 const DEFAULT_TIMES: LivenessTimes = { pingIntervalMs: 900, leaseMs: 3_000 };
 const DEFAULT_USAGE_INTERVAL_MS = 10_000;
-/** A coordinator that accepts a connection and then does not answer is left after this. */
-const ANSWER_TIMEOUT_MS = 5_000;
 /** A Goodbye that nobody takes must not hold up the end of the agent. */
 const GOODBYE_TIMEOUT_MS = 500;
 /** Orders that are being written to disk at a time; reading goes on when one is done. */
@@ -106,16 +109,15 @@ export class SessionClient {
   }
 
   private async session(address: string, attempt: { welcomed: boolean; admitted: boolean }, signal: AbortSignal): Promise<void> {
-    const { transport, clock, replicas, identity } = this.options;
+    const { transport, clock, replicas, identity, addresses } = this.options;
     const dialing = new AbortController();
     let failure: CloudlessError | undefined;
     const give = (reason: CloudlessError): void => {
       failure ??= reason;
       dialing.abort(reason);
     };
-    const answer = clock.setTimer(ANSWER_TIMEOUT_MS, () =>
-      give(new CloudlessError('unavailable', `no answer within ${ANSWER_TIMEOUT_MS} ms`)),
-    );
+    const answerMs = addresses.length === 1 ? ANSWER_TIMEOUT_MS.ofOnlyOne : ANSWER_TIMEOUT_MS.ofSeveral;
+    const answer = clock.setTimer(answerMs, () => give(new CloudlessError('unavailable', `no answer within ${answerMs} ms`)));
     const stopDialing = (): void => give(new CloudlessError('unavailable', 'the agent stops'));
     signal.addEventListener('abort', stopDialing, { once: true });
     let connection: CoordinatorConnection | undefined;
@@ -138,7 +140,7 @@ export class SessionClient {
       connection = open;
       if (failure !== undefined) throw failure;
       dialing.signal.addEventListener('abort', () => open.close(), { once: true });
-      liveness = new Liveness(open, clock, DEFAULT_TIMES, give, (sentAtMs) => {
+      liveness = new Liveness(open, clock, { ...DEFAULT_TIMES, leaseMs: answerMs }, give, (sentAtMs) => {
         if (attempt.admitted) this.options.contact.confirmed(sentAtMs);
       });
       if (identity.current.clusterId === undefined || this.unknownThere) await this.enroll(open);
