@@ -332,6 +332,14 @@ describe('tunnels', () => {
     expect(world.coordinator.tunnels.has('t41')).toBe(true);
   });
 
+  it('are refused while the agent stops', async () => {
+    const world = await aWorld('web-1');
+    const stopped = world.stop();
+    world.coordinator.openTunnel('late', followed(world));
+    await stopped;
+    expect(world.coordinator.tunnels.has('late')).toBe(false);
+  });
+
   it('end when the coordinator has gone without a word', async () => {
     const world = await aWorld('web-1');
     const command = behaviourCommand([{ step: 'child', name: 'kid' }, { step: 'hold' }]);

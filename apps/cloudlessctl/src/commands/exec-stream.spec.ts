@@ -34,6 +34,13 @@ describe('exec -i', () => {
     expect(seen.map(({ case: kind }) => kind)).toEqual(['start', 'stdin', 'stdinEnd']);
   });
 
+  it('ends when its input cannot be read any more', async () => {
+    const stdin = { kind: 'other', text: 'hello', failure: new Error('EIO: the terminal has hung up') } as const;
+    const result = await runCli(['exec', '-i', 'web', '--', 'cat'], { coordinator: copying([]), stdin });
+    expect(result.exitCode).toBe(1);
+    expect(result.stderr).toContain('cloudlessctl: ');
+  });
+
   it('with -t makes the terminal raw and back again, and tells its size', async () => {
     const seen: ExecRequest['request'][] = [];
     const modes: string[] = [];

@@ -37,7 +37,8 @@ export async function execStream(session: Session, options: ExecStreamOptions): 
   try {
     const signal = AbortSignal.any([io.signal, ending.signal]);
     const responses = session.client.exec(requests.read(), session.streamOptions(signal));
-    if (options.stdin) void sendInput(session, requests, ending.signal);
+    // Whose terminal has hung up cannot go on: the command ends as with its caller.
+    if (options.stdin) sendInput(session, requests, ending.signal).catch((reason: unknown) => ending.abort(reason));
     return await show(session, responses);
   } finally {
     restore?.();

@@ -27,7 +27,8 @@ export interface CliOptions {
   readonly transport?: Transport;
   readonly files?: Record<string, string>;
   readonly env?: Readonly<Record<string, string>>;
-  readonly stdin?: { readonly kind: InputStream['kind']; readonly text: string };
+  /** `failure`: reading fails with it after the text. */
+  readonly stdin?: { readonly kind: InputStream['kind']; readonly text: string; readonly failure?: Error };
   readonly isTTY?: boolean;
   readonly clock?: ManualClock;
   readonly signal?: AbortSignal;
@@ -89,6 +90,7 @@ export async function runCli(argv: readonly string[], options: CliOptions = {}):
       },
       chunks: async function* () {
         yield new TextEncoder().encode(options.stdin?.text ?? '');
+        if (options.stdin?.failure !== undefined) throw options.stdin.failure;
       },
     },
     env: { HOME: '/home/me', ...options.env },

@@ -43,6 +43,7 @@ export interface TunnelsOptions {
 export class Tunnels {
   private readonly open = new Map<string, AbortController>();
   private readonly serving = new Set<Promise<void>>();
+  private closed = false;
 
   constructor(private readonly options: TunnelsOptions) {}
 
@@ -54,6 +55,8 @@ export class Tunnels {
   /** Begins to serve a tunnel. @returns Why not, otherwise. */
   accept(request: OpenTunnel, address: string): TunnelRefused | undefined {
     const { tunnelId } = request;
+    // The session lives a little longer, for its Goodbye.
+    if (this.closed) return create(TunnelRefusedSchema, { tunnelId, reason: 'the agent stops' });
     if (this.open.has(tunnelId)) return undefined; // asked twice
     if (this.open.size >= MAX_TUNNELS)
       return create(TunnelRefusedSchema, { tunnelId, reason: `${MAX_TUNNELS} tunnels are in use` });
@@ -69,6 +72,7 @@ export class Tunnels {
 
   /** Ends all of them, with what they run. */
   async close(): Promise<void> {
+    this.closed = true;
     for (const controller of this.open.values()) controller.abort();
     await Promise.all(this.serving);
   }
