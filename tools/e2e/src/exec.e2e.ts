@@ -25,7 +25,7 @@ beforeAll(async () => {
       command: [
         'node',
         '-e',
-        `require('node:net').createServer({ allowHalfOpen: true }, (s) => s.pipe(s)).listen(process.env.PORT)`,
+        `require('node:net').createServer({ allowHalfOpen: true }, (s) => s.on('error', () => s.destroy()).pipe(s)).listen(process.env.PORT)`,
       ],
       ports: [{ name: 'echo', containerPort: 7 }],
     },

@@ -24,12 +24,16 @@ export interface CommandOutput {
   pause(): void;
   resume(): void;
   readonly isPaused: boolean;
+  /** Bytes read so far. */
+  readonly bytesRead: number;
   /** Reads what is there now, then closes, whoever may still hold the other end; the end is told. */
   finish(): void;
 }
 
 /** As for containers: how long output may stay open under processes that left the group. */
 const LINGER_MS = 250;
+/** Something that left the group may write for ever. */
+const MAX_LINGERS = 40;
 
 /** One command in a container, leader of its own process group: what commands with and without a terminal have in common. */
 export abstract class CommandProcess implements Companion {
@@ -99,12 +103,21 @@ export abstract class CommandProcess implements Companion {
     if (this.openOutputs === 0 && this.exitCode !== undefined) this.finish();
   }
 
-  /** A reader that waits for a slow caller is not cut off; an output that someone merely holds open is. */
-  private linger(): void {
+  /**
+   * A reader that waits for a slow caller is not cut off, nor is one that still gets something: a terminal hands on what was
+   * written before the end only bit by bit. An output that someone merely holds open is.
+   */
+  private linger(before = this.bytesRead, turn = 1): void {
     this.lingering = this.tell.clock.setTimer(LINGER_MS, () => {
-      if (this.outputs.some((output) => output.isPaused)) this.linger();
+      const now = this.bytesRead;
+      if (this.outputs.some((output) => output.isPaused)) this.linger(now);
+      else if (now > before && turn < MAX_LINGERS) this.linger(now, turn + 1);
       else this.outputs.forEach((output) => output.finish());
     });
+  }
+
+  private get bytesRead(): number {
+    return this.outputs.reduce((sum, output) => sum + output.bytesRead, 0);
   }
 
   private finish(): void {

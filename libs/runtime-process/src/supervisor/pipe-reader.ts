@@ -8,6 +8,8 @@ export class PipeReader {
   private readonly fd: number;
   private socket: net.Socket | undefined;
   private over = false;
+  /** Bytes read so far. */
+  bytesRead = 0;
 
   /**
    * Opens the pipe, without waiting for a writer.
@@ -26,7 +28,7 @@ export class PipeReader {
   start(): void {
     const socket = new net.Socket({ fd: this.fd, readable: true, writable: false });
     this.socket = socket;
-    socket.on('data', this.onData);
+    socket.on('data', (chunk: Buffer) => this.take(chunk));
     socket.on('error', () => this.ended());
     socket.on('end', () => this.ended());
   }
@@ -50,7 +52,7 @@ export class PipeReader {
     const chunk = Buffer.allocUnsafe(CHUNK_BYTES);
     try {
       for (let length = readSync(this.fd, chunk); length > 0; length = readSync(this.fd, chunk))
-        this.onData(chunk.subarray(0, length));
+        this.take(chunk.subarray(0, length));
     } catch {
       // EAGAIN: empty, but someone still holds the other end
     }
@@ -63,6 +65,11 @@ export class PipeReader {
     this.over = true;
     if (this.socket === undefined) closeSync(this.fd);
     else this.socket.destroy();
+  }
+
+  private take(chunk: Uint8Array): void {
+    this.bytesRead += chunk.length;
+    this.onData(chunk);
   }
 
   private ended(): void {

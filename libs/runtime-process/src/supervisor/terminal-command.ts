@@ -92,15 +92,17 @@ interface TerminalOutputListener {
 class TerminalOutput implements CommandOutput {
   private readonly stream: ReadStream;
   private over = false;
+  bytesRead = 0;
 
   constructor(
     private readonly fd: number,
     private readonly listener: TerminalOutputListener,
   ) {
     this.stream = new ReadStream(fd);
-    this.stream.on('data', (chunk: Buffer) => this.over || listener.onData(chunk));
+    this.stream.on('data', (chunk: Buffer) => this.over || this.take(chunk));
     this.stream.on('error', () => this.ended()); // EIO: no process holds the terminal any more
-    this.stream.on('end', () => this.ended());
+    // Node takes a hang-up after a partial read for the end, and a terminal is always read in parts: there may be more.
+    this.stream.on('end', () => this.finish());
   }
 
   get isOpen(): boolean {
@@ -124,11 +126,16 @@ class TerminalOutput implements CommandOutput {
     const chunk = Buffer.allocUnsafe(CHUNK_BYTES);
     try {
       for (let length = readSync(this.fd, chunk); length > 0; length = readSync(this.fd, chunk))
-        this.listener.onData(chunk.subarray(0, length));
+        this.take(chunk.subarray(0, length));
     } catch {
       // EAGAIN or EIO: empty
     }
     this.ended();
+  }
+
+  private take(chunk: Uint8Array): void {
+    this.bytesRead += chunk.length;
+    this.listener.onData(chunk);
   }
 
   private ended(): void {
