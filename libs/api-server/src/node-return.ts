@@ -1,7 +1,4 @@
-import { clone } from '@bufbuild/protobuf';
-import { Event_Category as Category, Event_Severity as Severity } from '@cloudless/api';
-import { NodeRecordSchema } from '@cloudless/api/store';
-import type { ClusterState } from '@cloudless/cluster-state';
+import { putNodeReturn, type ClusterState } from '@cloudless/cluster-state';
 import { withoutConflict } from './conflicts.js';
 
 const MAX_ATTEMPTS = 8;
@@ -15,19 +12,6 @@ export function writeReturn(state: ClusterState, nodeId: string): Promise<void> 
   return withoutConflict(MAX_ATTEMPTS, async () => {
     const node = state.view().node(nodeId);
     if (node?.value.lost !== true) return;
-    const record = Object.assign(clone(NodeRecordSchema, node.value), { lost: false, lossConfirmed: false });
-    const transaction = state
-      .transaction()
-      .require('node', nodeId, node)
-      .put('node', nodeId, record)
-      .event({
-        severity: Severity.INFO,
-        category: Category.MEMBERSHIP,
-        reason: 'NodeReturned',
-        message: `node ${nodeId} is back`,
-        nodeId,
-        causedBy: state.view().lastEvent({ kind: 'node', nodeId }, ['NodeLost']),
-      });
-    await state.write(transaction);
+    await state.write(putNodeReturn(state.transaction(), state.view(), node));
   });
 }

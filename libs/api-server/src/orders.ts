@@ -9,7 +9,7 @@ import {
   type ReplicaReport,
 } from '@cloudless/api';
 import type { ReplicaRecord } from '@cloudless/api/store';
-import { isLive, type ClusterView } from '@cloudless/cluster-state';
+import { isLive, isTombstone, type ClusterView } from '@cloudless/cluster-state';
 import type { ApiServerDeps } from './ports.js';
 
 type OrderDeps = Pick<ApiServerDeps, 'state'>;
@@ -25,11 +25,6 @@ export function ordersFor(deps: OrderDeps, nodeId: string, acknowledged: Readonl
 /** The agent holds the newest order of the replica. */
 export function isAcknowledged({ state }: OrderDeps, replica: ReplicaRecord, acknowledged: ReadonlyMap<string, bigint>): boolean {
   return (acknowledged.get(replica.id) ?? -1n) >= state.toOrderRevision(replica.orderRevision);
-}
-
-/** Lost with its node, it has ended for us only: its agent still has to hear of it. */
-export function isTombstone({ lost, phase }: ReplicaRecord): boolean {
-  return lost && phase !== Phase.STOPPED;
 }
 
 /** What the record of a replica asks of its agent; undefined when that is nothing any more. */

@@ -1,6 +1,5 @@
 import type { Hello, OrderRefused, ReplicaReport } from '@cloudless/api';
-import { isLive } from '@cloudless/cluster-state';
-import { isTombstone } from './orders.js';
+import { isLive, isTombstone } from '@cloudless/cluster-state';
 import type { ApiServerDeps } from './ports.js';
 
 /**

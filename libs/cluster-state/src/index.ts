@@ -11,4 +11,5 @@ export type { EventInit, EventStamp } from './transaction.js';
 export type { ClusterView, RecordChange, Stored } from './view.js';
 export { replicasOf } from './event-index.js';
 export type { EventSubject } from './event-index.js';
-export { copyReplica, holdsResources, isLive } from './replicas.js';
+export { copyReplica, holdsResources, isLive, isTombstone } from './replicas.js';
+export { putNodeReturn } from './node-return.js';

@@ -23,3 +23,10 @@ export function isLive({ phase }: Pick<ReplicaRecord, 'phase'>): boolean {
 export function holdsResources(replica: Pick<ReplicaRecord, 'phase' | 'nodeId' | 'lost'>): boolean {
   return replica.nodeId !== '' && isLive(replica) && !replica.lost;
 }
+
+/**
+ * Lost with its node: it has ended for us only, and is kept until the node is back, has heard of it and has confirmed the stop.
+ */
+export function isTombstone({ lost, phase }: Pick<ReplicaRecord, 'lost' | 'phase'>): boolean {
+  return lost && phase !== Phase.STOPPED;
+}

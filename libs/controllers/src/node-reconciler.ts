@@ -8,7 +8,14 @@ import {
 } from '@cloudless/api';
 import { NodeRecordSchema, type NodeRecord, type ReplicaRecord } from '@cloudless/api/store';
 import { WorkQueue, logFailure, type Clock, noMeter, type Log, type Meter, type Random, type WorkResult } from '@cloudless/base';
-import { copyReplica, holdsResources, type ClusterState, type RecordChange, type Stored } from '@cloudless/cluster-state';
+import {
+  copyReplica,
+  holdsResources,
+  putNodeReturn,
+  type ClusterState,
+  type RecordChange,
+  type Stored,
+} from '@cloudless/cluster-state';
 import { commitOrPlanAgain } from './commit.js';
 import type { NodeDirectory } from './node-directory.js';
 import { msOf } from './scheduler-input.js';
@@ -88,17 +95,8 @@ export class NodeReconciler {
   }
 
   private commitReturn(node: Stored<NodeRecord>): Promise<WorkResult> {
-    const transaction = this.deps.state.transaction();
-    putNode(transaction, node, { lost: false, lossConfirmed: false });
-    transaction.event({
-      severity: Severity.INFO,
-      category: Category.MEMBERSHIP,
-      reason: 'NodeReturned',
-      message: `node ${node.value.id} is back`,
-      nodeId: node.value.id,
-      causedBy: this.lossOf(node.value.id),
-    });
-    return commitOrPlanAgain(this.deps.state, transaction);
+    const { state } = this.deps;
+    return commitOrPlanAgain(state, putNodeReturn(state.transaction(), state.view(), node));
   }
 
   private async commitLoss(node: Stored<NodeRecord>): Promise<WorkResult> {
@@ -186,7 +184,7 @@ export class NodeReconciler {
 function putNode(
   transaction: ReturnType<ClusterState['transaction']>,
   node: Stored<NodeRecord>,
-  changes: { readonly lost: boolean; readonly lossConfirmed?: boolean },
+  changes: { readonly lost: boolean },
 ): void {
   const next = Object.assign(clone(NodeRecordSchema, node.value), changes);
   transaction.require('node', next.id, node).put('node', next.id, next);

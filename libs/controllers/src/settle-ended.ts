@@ -1,8 +1,8 @@
 import { Event_Category as Category, Event_Severity as Severity, ReplicaStatus_Phase as Phase } from '@cloudless/api';
 import type { ReplicaRecord } from '@cloudless/api/store';
-import { copyReplica, isLive } from '@cloudless/cluster-state';
+import { copyReplica, isLive, isTombstone } from '@cloudless/cluster-state';
 import type { SlotBackoffs } from './slot-backoff.js';
-import { isFinal, isTombstone, MAX_REPLICA_WRITES, type WorkloadPass } from './workload-pass.js';
+import { isFinal, MAX_REPLICA_WRITES, type WorkloadPass } from './workload-pass.js';
 
 /**
  * Removes what was asked to stop and has, and retires what failed. Adds at most {@link MAX_REPLICA_WRITES} writes; what is

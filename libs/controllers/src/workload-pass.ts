@@ -22,11 +22,6 @@ export const MAX_REPLICA_WRITES = 60;
 /** All writes of a pass but the last few: events and the control record. */
 export const MAX_PASS_WRITES = 90;
 
-/** Lost with its node: kept until the node is back and has confirmed the stop. */
-export function isTombstone({ lost, phase }: ReplicaRecord): boolean {
-  return lost && phase !== Phase.STOPPED;
-}
-
 /** It has run to its end for good: it counts as one of the wanted replicas and is not replaced. */
 export function isFinal(workload: WorkloadRecord, replica: ReplicaRecord): boolean {
   if (replica.version !== workload.version || replica.lost) return false;

@@ -13,7 +13,15 @@ import {
   type Tracer,
   type WorkResult,
 } from '@cloudless/base';
-import { isLive, nameKeyId, versionKeyId, type ClusterState, type RecordChange, type Stored } from '@cloudless/cluster-state';
+import {
+  isLive,
+  isTombstone,
+  nameKeyId,
+  versionKeyId,
+  type ClusterState,
+  type RecordChange,
+  type Stored,
+} from '@cloudless/cluster-state';
 import { nextSteps } from '@cloudless/rollout';
 import { changeOf } from './causes.js';
 import { commitOrPlanAgain } from './commit.js';
@@ -26,7 +34,7 @@ import { settleEnded } from './settle-ended.js';
 import { SlotBackoffs } from './slot-backoff.js';
 import { decisionIdOf, noteSteps } from './step-events.js';
 import { requireEvidence, takeSteps } from './take-steps.js';
-import { isTombstone, MAX_PASS_WRITES, stillWanted, type WorkloadPass } from './workload-pass.js';
+import { MAX_PASS_WRITES, stillWanted, type WorkloadPass } from './workload-pass.js';
 
 /** What {@link WorkloadReconciler} works with. */
 export interface WorkloadReconcilerDeps {
