@@ -1,7 +1,6 @@
-import { closeSync, constants, openSync, readSync } from 'node:fs';
+import { closeSync, constants, openSync } from 'node:fs';
 import net from 'node:net';
-
-const CHUNK_BYTES = 64 * 1024;
+import { drain } from './drain.js';
 
 /** The reading end of a named pipe. */
 export class PipeReader {
@@ -49,13 +48,7 @@ export class PipeReader {
   /** Reads what is in the pipe now, then closes it, whoever may still hold the other end. */
   finish(): void {
     if (this.over) return;
-    const chunk = Buffer.allocUnsafe(CHUNK_BYTES);
-    try {
-      for (let length = readSync(this.fd, chunk); length > 0; length = readSync(this.fd, chunk))
-        this.take(chunk.subarray(0, length));
-    } catch {
-      // EAGAIN: empty, but someone still holds the other end
-    }
+    drain(this.fd, (chunk) => this.take(chunk));
     this.ended();
   }
 

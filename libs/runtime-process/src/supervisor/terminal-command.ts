@@ -1,9 +1,9 @@
-import { readSync } from 'node:fs';
 import { ReadStream } from 'node:tty';
 import { CloudlessError } from '@cloudless/base';
 import type { TerminalSize } from '@cloudless/runtime';
 import { EXEC_MARK } from '../system/marked-processes.js';
 import { CommandProcess, type CommandOptions, type CommandOutput } from './command-process.js';
+import { drain } from './drain.js';
 import { resolveExecutable, spawnFailure } from './launch-plan.js';
 import { loadPtyBinding, spawnHelperPath, type PtyBinding } from './pty-binding.js';
 import { TerminalInput } from './terminal-input.js';
@@ -13,7 +13,6 @@ export interface TerminalCommandOptions extends CommandOptions {
   readonly tty: TerminalSize;
 }
 
-const CHUNK_BYTES = 64 * 1024;
 /** Typed for the end of the input (Ctrl-D). */
 const END_OF_FILE = Uint8Array.of(4);
 /** What is assumed of the terminal of a caller that does not say. */
@@ -123,13 +122,7 @@ class TerminalOutput implements CommandOutput {
 
   finish(): void {
     if (this.over) return;
-    const chunk = Buffer.allocUnsafe(CHUNK_BYTES);
-    try {
-      for (let length = readSync(this.fd, chunk); length > 0; length = readSync(this.fd, chunk))
-        this.take(chunk.subarray(0, length));
-    } catch {
-      // EAGAIN or EIO: empty
-    }
+    drain(this.fd, (chunk) => this.take(chunk));
     this.ended();
   }
 
