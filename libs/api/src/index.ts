@@ -6,12 +6,14 @@ export { DEFAULTS, capabilitiesOf, disconnectTimesOf, namespaceOf, portNameOf, t
 export type { DisconnectTimes } from './defaults.js';
 export { traceIdOf } from './trace-parent.js';
 export { codeName, codeOfKind, createErrorInterceptor, fromConnectError, kindOfCode, toConnectError } from './errors.js';
+export { LAST_LINES, toLastLines } from './last-lines.js';
 export { matchesLabels, parseLabelSelector } from './label-selector.js';
 export type { LabelCondition, LabelSelector } from './label-selector.js';
 export { pageOf } from './paging.js';
 export type { Page, PagedList } from './paging.js';
 export { diffSpecs, updateSpec } from './spec-fields.js';
 export type { SpecChange } from './spec-fields.js';
+export { checkSameMode, checkScalable } from './mode-rules.js';
 export { checkSpec, refuseUnsupported } from './spec-rules.js';
 export { portOfProbe } from './probe-rules.js';
 export { createValidationInterceptor, validateMessage } from './validation.js';

@@ -6,6 +6,7 @@ import {
   type DisconnectSchema,
   Port_Protocol,
   RestartPolicy_Policy as Restart,
+  Taint_Effect,
   WorkloadSpecSchema,
   checkSpec,
   diffSpecs,
@@ -123,6 +124,21 @@ describe('checkSpec', () => {
       message: '1 is below the default request of 67108864; set spec.resources.requests.memory_bytes',
     },
     {
+      name: 'a period under a taint that makes nothing leave',
+      spec: {
+        command: ['a'],
+        placement: {
+          tolerations: [
+            { key: 'a', tolerationPeriod: durationFromMs(1) },
+            { key: 'a', effect: Taint_Effect.NO_EXECUTE, tolerationPeriod: durationFromMs(1) },
+            { key: 'a', effect: Taint_Effect.NO_SCHEDULE, tolerationPeriod: durationFromMs(1) },
+          ],
+        },
+      },
+      field: 'spec.placement.tolerations[2].toleration_period',
+      message: 'only NO_EXECUTE makes running replicas leave; set effect to NO_EXECUTE, or leave the period out',
+    },
+    {
       name: 'retries of what is never restarted',
       spec: { command: ['a'], restart: { policy: Restart.NEVER, maxRetries: 1 } },
       field: 'spec.restart.max_retries',
@@ -219,6 +235,7 @@ const SUPPORTED = [
   'runtime',
   'restarted_at',
   'replicas',
+  'mode',
   'priority',
   'termination_grace_period',
   'pre_stop_delay',
@@ -239,7 +256,7 @@ const SUPPORTED = [
     ...['key', 'operator', 'values'].map((name) => `placement.${side}.workloads.match.${name}`),
     ...['topology', 'namespaces', 'weight'].map((name) => `placement.${side}.workloads.${name}`),
   ]),
-  ...['key', 'operator', 'value', 'effect'].map((name) => `placement.tolerations.${name}`),
+  ...['key', 'operator', 'value', 'effect', 'toleration_period'].map((name) => `placement.tolerations.${name}`),
   ...['topology', 'mode', 'max_skew'].map((name) => `placement.spread.${name}`),
   'restart.policy',
   'restart.max_retries',
@@ -253,6 +270,16 @@ const SUPPORTED = [
   'rollout.max_unavailable',
   'rollout.min_available',
   'rollout.min_ready_duration',
+  'rollout.strategy',
+  'rollout.progress_deadline',
+  'rollout.max_failed_new',
+  'rollout.on_failure',
+  'rollout.pause_duration',
+  'rollout.promotion',
+  'rollout.steps.replicas',
+  'rollout.steps.percent',
+  'rollout.steps.wait',
+  'rollout.steps.promotion',
   'disconnect.mode',
   'disconnect.lost_after',
   'disconnect.stop_after',
@@ -368,7 +395,7 @@ describe('refuseUnsupported', () => {
         priority: 50,
         imagePull: { policy: 0, secret: '' },
         network: { hostNetwork: false },
-        placement: { tolerations: [{ key: 'a' }] },
+        placement: { tolerations: [{ key: 'a' }, { key: 'b', tolerationPeriod: durationFromMs(1) }] },
       },
     },
     { name: 'the highest priority that does not preempt', spec: { priority: 100 } },
@@ -378,13 +405,10 @@ describe('refuseUnsupported', () => {
 
   it('names every field at once, with its place in a list', () => {
     const spec = aSpec({
-      mode: 1,
+      volumes: [{}],
       ports: [{ containerPort: 1 }, { containerPort: 2, hostPort: 2 }],
-      placement: { tolerations: [{ key: 'a', tolerationPeriod: durationFromMs(1) }] },
     });
-    expect(refusalOf(spec)).toBe(
-      'spec.mode, spec.ports[1].host_port, spec.placement.tolerations[0].toleration_period: not supported in this version; leave them out',
-    );
+    expect(refusalOf(spec)).toBe('spec.volumes, spec.ports[1].host_port: not supported in this version; leave them out');
   });
 
   it('depends on the refused leaves alone: without them any spec passes', () => {

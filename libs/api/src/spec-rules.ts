@@ -2,16 +2,15 @@ import { CloudlessError, InvalidInputError, type Violation } from '@cloudless/ba
 import { isFieldSet, type DescMessage, type Message } from '@bufbuild/protobuf';
 import { durationMs, type Duration } from '@bufbuild/protobuf/wkt';
 import { DEFAULTS, disconnectTimesOf, portNameOf } from './defaults.js';
+import { modeRules } from './mode-rules.js';
 import { probeRules } from './probe-rules.js';
+import { rolloutRules } from './rollout-rules.js';
 import {
-  Rollout_OnFailure,
-  Rollout_Promotion,
-  Rollout_Strategy,
   SecurityContextSchema,
   NetworkSchema,
   ImagePullSchema,
   RestartPolicy_Policy,
-  WorkloadSpec_Mode,
+  Taint_Effect,
   type ResourceList,
   type WorkloadSpec,
 } from './gen.js';
@@ -23,11 +22,14 @@ import {
 export function checkSpec(spec: WorkloadSpec): void {
   const violations = [
     ...startRules(spec),
+    ...modeRules(spec),
     ...portRules(spec),
     ...resourceRules(spec),
     ...restartRules(spec),
     ...probeRules(spec),
     ...disconnectRules(spec),
+    ...rolloutRules(spec),
+    ...tolerationRules(spec),
   ];
   if (violations.length > 0) throw new InvalidInputError(violations);
 }
@@ -104,6 +106,16 @@ function* restartRules(spec: WorkloadSpec): Generator<Violation> {
   }
 }
 
+function* tolerationRules({ placement }: WorkloadSpec): Generator<Violation> {
+  for (const [index, { effect, tolerationPeriod }] of (placement?.tolerations ?? []).entries()) {
+    if (tolerationPeriod === undefined || (effect ?? Taint_Effect.NO_EXECUTE) === Taint_Effect.NO_EXECUTE) continue;
+    yield {
+      field: `spec.placement.tolerations[${index}].toleration_period`,
+      message: 'only NO_EXECUTE makes running replicas leave; set effect to NO_EXECUTE, or leave the period out',
+    };
+  }
+}
+
 /** Shorter than the lease of a node, a single lost ping would stop replicas. */
 const MIN_STOP_AFTER_MS = 3_000;
 
@@ -147,9 +159,8 @@ export function refuseUnsupported(spec: WorkloadSpec): void {
 }
 
 function unsupportedFields(spec: WorkloadSpec): string[] {
-  const { rollout, resources, placement } = spec;
+  const { resources } = spec;
   const checks: readonly (readonly [string, boolean])[] = [
-    ['spec.mode', spec.mode !== WorkloadSpec_Mode.REPLICATED],
     ['spec.priority (over 100 would preempt)', (spec.priority ?? DEFAULTS.priority) > 100],
     ['spec.security', isPresent(SecurityContextSchema, spec.security)],
     ['spec.volumes', spec.volumes.length > 0],
@@ -159,17 +170,6 @@ function unsupportedFields(spec: WorkloadSpec): string[] {
     ...resourceChecks('spec.resources.requests', resources?.requests),
     ...resourceChecks('spec.resources.limits', resources?.limits),
     ...spec.ports.map((port, index) => [`spec.ports[${index}].host_port`, port.hostPort !== 0] as const),
-    ...(placement?.tolerations ?? []).map(
-      (toleration, index) =>
-        [`spec.placement.tolerations[${index}].toleration_period`, toleration.tolerationPeriod !== undefined] as const,
-    ),
-    ['spec.rollout.strategy', (rollout?.strategy ?? Rollout_Strategy.ROLLING_UPDATE) !== Rollout_Strategy.ROLLING_UPDATE],
-    ['spec.rollout.progress_deadline', differs(rollout?.progressDeadline, DEFAULTS.progressDeadlineMs)],
-    ['spec.rollout.max_failed_new', (rollout?.maxFailedNew ?? DEFAULTS.maxFailedNew) !== DEFAULTS.maxFailedNew],
-    ['spec.rollout.on_failure', (rollout?.onFailure ?? Rollout_OnFailure.PAUSE) !== Rollout_OnFailure.PAUSE],
-    ['spec.rollout.pause_duration', differs(rollout?.pauseDuration, DEFAULTS.pauseMs)],
-    ['spec.rollout.promotion', (rollout?.promotion ?? Rollout_Promotion.AUTO) !== Rollout_Promotion.AUTO],
-    ['spec.rollout.steps', (rollout?.steps.length ?? 0) > 0],
   ];
   return checks.filter(([, refused]) => refused).map(([field]) => field);
 }

@@ -199,7 +199,7 @@ describe('specs', () => {
       expected: [
         'spec.termination_grace_period: must be from 0s to 86400s',
         'spec.rollout.min_ready_duration: must be from 0s to 86400s',
-        'spec.rollout.progress_deadline: must be 0s or more',
+        'spec.rollout.progress_deadline: must be from 0.100s to 2592000s',
       ],
     },
     {

@@ -10,6 +10,7 @@ export const patternTexts: Readonly<Record<string, string>> = {
   '^([a-z0-9]([a-z0-9-]*[a-z0-9])?)?$': DNS_LABEL,
   '^([0-9a-f]{12,64})?$': HEX_DIGITS,
   '^[0-9a-f]{12,64}$': HEX_DIGITS,
+  '^[0-9a-f]{16}$': 'must be 16 lower-case hex digits',
   '^[0-9a-f]{64}$': 'must be 64 lower-case hex digits',
   '^(|process|cri)$': 'must be process, cri or empty',
   '^[^=]+$': 'must be a name without "="',

@@ -11,21 +11,21 @@ import type { ExecRequestSchema, ExecResponseSchema, PortForwardRequestSchema, P
 import { file_cloudless_api_exec } from "./exec_pb.js";
 import type { ExecCommandRequestSchema, ExecCommandResponseSchema, LogEntrySchema, StreamLogsRequestSchema } from "./logs_pb.js";
 import { file_cloudless_api_logs } from "./logs_pb.js";
-import type { ConfirmNodeLostRequestSchema, CordonNodeRequestSchema, DrainNodeRequestSchema, GetNodeRequestSchema, ListNodesRequestSchema, ListNodesResponseSchema, NodeSchema, RemoveNodeRequestSchema, RemoveNodeResponseSchema, UncordonNodeRequestSchema, UpdateNodeRequestSchema, WatchNodesRequestSchema, WatchNodesResponseSchema } from "./node_pb.js";
+import type { ConfirmNodeLostRequestSchema, CordonNodeRequestSchema, DrainNodeRequest, DrainNodeRequestSchema, GetNodeRequestSchema, ListNodesRequestSchema, ListNodesResponseSchema, Node, NodeSchema, RemoveNodeRequestSchema, RemoveNodeResponseSchema, UncordonNodeRequestSchema, UpdateNodeRequestSchema, WatchNodesRequestSchema, WatchNodesResponseSchema } from "./node_pb.js";
 import { file_cloudless_api_node } from "./node_pb.js";
 import type { AgentMessageSchema, CoordinatorMessageSchema, EnrollNodeRequestSchema, EnrollNodeResponseSchema, HeartbeatRequestSchema, HeartbeatResponseSchema, TunnelFrameSchema } from "./session_pb.js";
 import { file_cloudless_api_session } from "./session_pb.js";
-import type { ReplicaStatus, Workload, WorkloadSchema, WorkloadSpec } from "./workload_pb.js";
+import type { ReplicaStatus, VersionInfo, Workload, WorkloadSchema, WorkloadSpec } from "./workload_pb.js";
 import { file_cloudless_api_workload } from "./workload_pb.js";
-import type { FieldMask } from "@bufbuild/protobuf/wkt";
-import { file_google_protobuf_field_mask } from "@bufbuild/protobuf/wkt";
+import type { FieldMask, Timestamp } from "@bufbuild/protobuf/wkt";
+import { file_google_protobuf_field_mask, file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
 import type { Message } from "@bufbuild/protobuf";
 
 /**
  * Describes the file cloudless/api/coordinator_service.proto.
  */
 export const file_cloudless_api_coordinator_service: GenFile = /*@__PURE__*/
-  fileDesc("CidjbG91ZGxlc3MvYXBpL2Nvb3JkaW5hdG9yX3NlcnZpY2UucHJvdG8SDWNsb3VkbGVzcy5hcGkiFgoUR2V0U2VydmVySW5mb1JlcXVlc3QifgoKU2VydmVySW5mbxIPCgd2ZXJzaW9uGAEgASgJEhIKCmNsdXN0ZXJfaWQYAiABKAkSDQoFZXBvY2gYAyABKAMSEAoIcmV2aXNpb24YBCABKAMSFAoMcHJvdG9jb2xfbWluGAUgASgFEhQKDHByb3RvY29sX21heBgGIAEoBSLiAQoVQ3JlYXRlV29ya2xvYWRSZXF1ZXN0Ej4KCW5hbWVzcGFjZRgBIAEoCUIrukgociYYPzIiXihbYS16MC05XShbYS16MC05LV0qW2EtejAtOV0pPyk/JBI4CgRuYW1lGAIgASgJQiq6SCdyJRABGD8yH15bYS16MC05XShbYS16MC05LV0qW2EtejAtOV0pPyQSMQoEc3BlYxgDIAEoCzIbLmNsb3VkbGVzcy5hcGkuV29ya2xvYWRTcGVjQga6SAPIAQESHAoKcmVxdWVzdF9pZBgEIAEoCUIIukgFcgMogAIiiAIKFVVwZGF0ZVdvcmtsb2FkUmVxdWVzdBIaCgluYW1lc3BhY2UYASABKAlCB7pIBHICGD8SFwoEbmFtZRgCIAEoCUIJukgGcgQQARg/EjEKBHNwZWMYAyABKAsyGy5jbG91ZGxlc3MuYXBpLldvcmtsb2FkU3BlY0IGukgDyAEBEi8KC3VwZGF0ZV9tYXNrGAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLkZpZWxkTWFzaxIcCgpyZXF1ZXN0X2lkGAUgASgJQgi6SAVyAyiAAhIgChNleHBlY3RlZF9nZW5lcmF0aW9uGAYgASgDSACIAQFCFgoUX2V4cGVjdGVkX2dlbmVyYXRpb24i1wEKFFNjYWxlV29ya2xvYWRSZXF1ZXN0EhoKCW5hbWVzcGFjZRgBIAEoCUIHukgEcgIYPxIXCgRuYW1lGAIgASgJQgm6SAZyBBABGD8SJQoIcmVwbGljYXMYAyABKAVCDrpIC8gBARoGGMCEPSgASACIAQESHAoKcmVxdWVzdF9pZBgEIAEoCUIIukgFcgMogAISIAoTZXhwZWN0ZWRfZ2VuZXJhdGlvbhgFIAEoA0gBiAEBQgsKCV9yZXBsaWNhc0IWChRfZXhwZWN0ZWRfZ2VuZXJhdGlvbiKkAQoVRGVsZXRlV29ya2xvYWRSZXF1ZXN0EhoKCW5hbWVzcGFjZRgBIAEoCUIHukgEcgIYPxIXCgRuYW1lGAIgASgJQgm6SAZyBBABGD8SHAoKcmVxdWVzdF9pZBgDIAEoCUIIukgFcgMogAISIAoTZXhwZWN0ZWRfZ2VuZXJhdGlvbhgEIAEoA0gAiAEBQhYKFF9leHBlY3RlZF9nZW5lcmF0aW9uIkkKEkdldFdvcmtsb2FkUmVxdWVzdBIaCgluYW1lc3BhY2UYASABKAlCB7pIBHICGD8SFwoEbmFtZRgCIAEoCUIJukgGcgQQARg/IqsBChRMaXN0V29ya2xvYWRzUmVxdWVzdBIaCgluYW1lc3BhY2UYASABKAlCB7pIBHICGD8SIAoObGFiZWxfc2VsZWN0b3IYAiABKAlCCLpIBXIDGIAgEh0KCXBhZ2Vfc2l6ZRgDIAEoBUIKukgHGgUY6AcoABIcCgpwYWdlX3Rva2VuGAQgASgJQgi6SAVyAxiACBIYChBpbmNsdWRlX3JlcGxpY2FzGAUgASgIIm4KFUxpc3RXb3JrbG9hZHNSZXNwb25zZRIqCgl3b3JrbG9hZHMYASADKAsyFy5jbG91ZGxlc3MuYXBpLldvcmtsb2FkEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCRIQCghyZXZpc2lvbhgDIAEoAyKNAQoVV2F0Y2hXb3JrbG9hZHNSZXF1ZXN0EhoKCW5hbWVzcGFjZRgBIAEoCUIHukgEcgIYPxIVCgRuYW1lGAIgASgJQge6SARyAhg/EiAKDmxhYmVsX3NlbGVjdG9yGAMgASgJQgi6SAVyAxiAIBIfCg5hZnRlcl9yZXZpc2lvbhgEIAEoA0IHukgEIgIoACLHAQoWV2F0Y2hXb3JrbG9hZHNSZXNwb25zZRI4CgRraW5kGAEgASgOMiouY2xvdWRsZXNzLmFwaS5XYXRjaFdvcmtsb2Fkc1Jlc3BvbnNlLktpbmQSKQoId29ya2xvYWQYAiABKAsyFy5jbG91ZGxlc3MuYXBpLldvcmtsb2FkEhAKCHJldmlzaW9uGAMgASgDIjYKBEtpbmQSBwoDUFVUEAASCwoHREVMRVRFRBABEgoKBlNZTkNFRBACEgwKCEJPT0tNQVJLEAMizwEKE1BsYW5Xb3JrbG9hZFJlcXVlc3QSGgoJbmFtZXNwYWNlGAEgASgJQge6SARyAhg/EjgKBG5hbWUYAiABKAlCKrpIJ3IlEAEYPzIfXlthLXowLTldKFthLXowLTktXSpbYS16MC05XSk/JBIxCgRzcGVjGAMgASgLMhsuY2xvdWRsZXNzLmFwaS5Xb3JrbG9hZFNwZWNCBrpIA8gBARIvCgt1cGRhdGVfbWFzaxgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5GaWVsZE1hc2sipwMKDFdvcmtsb2FkUGxhbhIyCgZhY3Rpb24YASABKA4yIi5jbG91ZGxlc3MuYXBpLldvcmtsb2FkUGxhbi5BY3Rpb24SKwoHY2hhbmdlcxgCIAMoCzIaLmNsb3VkbGVzcy5hcGkuRmllbGRDaGFuZ2USEwoLbmV3X3ZlcnNpb24YAyABKAgSMwoKcGxhY2VtZW50cxgEIAMoCzIfLmNsb3VkbGVzcy5hcGkuUGxhbm5lZFBsYWNlbWVudBIQCgh1bnBsYWNlZBgFIAEoBRIXCg91bnBsYWNlZF9yZWFzb24YBiABKAkSKQoFc3RlcHMYByADKAsyGi5jbG91ZGxlc3MuYXBpLlBsYW5uZWRTdGVwEhQKDGxvd2VzdF9yZWFkeRgIIAEoBRIVCg1taW5fYXZhaWxhYmxlGAkgASgFEhQKDGhpZ2hlc3RfbGl2ZRgKIAEoBRIQCgh3YXJuaW5ncxgLIAMoCRISCgpnZW5lcmF0aW9uGAwgASgDIi0KBkFjdGlvbhILCgdOT1RISU5HEAASCgoGQ1JFQVRFEAESCgoGVVBEQVRFEAIiOgoLRmllbGRDaGFuZ2USDAoEcGF0aBgBIAEoCRIOCgZiZWZvcmUYAiABKAkSDQoFYWZ0ZXIYAyABKAkiQAoQUGxhbm5lZFBsYWNlbWVudBIPCgdub2RlX2lkGAEgASgJEgwKBHpvbmUYAiABKAkSDQoFc2NvcmUYAyABKAEiPwoLUGxhbm5lZFN0ZXASEwoLZGVzY3JpcHRpb24YASABKAkSDQoFcmVhZHkYAiABKAUSDAoEbGl2ZRgDIAEoBSJNChZFeHBsYWluV29ya2xvYWRSZXF1ZXN0EhoKCW5hbWVzcGFjZRgBIAEoCUIHukgEcgIYPxIXCgRuYW1lGAIgASgJQgm6SAZyBBABGD8ipgEKF0V4cGxhaW5Xb3JrbG9hZFJlc3BvbnNlEhEKCW5hbWVzcGFjZRgBIAEoCRIMCgRuYW1lGAIgASgJEg8KB3N1bW1hcnkYAyABKAkSKQoFbm9kZXMYBCADKAsyGi5jbG91ZGxlc3MuYXBpLk5vZGVWZXJkaWN0Ei4KCHJlcGxpY2FzGAUgAygLMhwuY2xvdWRsZXNzLmFwaS5SZXBsaWNhU3RhdHVzIoMBCgtOb2RlVmVyZGljdBIPCgdub2RlX2lkGAEgASgJEgwKBHpvbmUYAiABKAkSDAoEZml0cxgDIAEoCBIOCgZyZWFzb24YBCABKAkSDQoFc2NvcmUYBSABKAESKAoFdGVybXMYBiABKAsyGS5jbG91ZGxlc3MuYXBpLlNjb3JlVGVybXMiqAEKClNjb3JlVGVybXMSEAoIbG9jYWxpdHkYASABKAESEwoLcmVsaWFiaWxpdHkYAiABKAESDAoEY29zdBgDIAEoARITCgt1dGlsaXNhdGlvbhgEIAEoARIXCg9uZXR3b3JrX3BlbmFsdHkYBSABKAESEAoIYWZmaW5pdHkYBiABKAESFQoNYW50aV9hZmZpbml0eRgHIAEoARIOCgZ0YWludHMYCCABKAEiSwoUTGlzdEVuZHBvaW50c1JlcXVlc3QSGgoJbmFtZXNwYWNlGAEgASgJQge6SARyAhg/EhcKBG5hbWUYAiABKAlCCbpIBnIEEAEYPyJtChVXYXRjaEVuZHBvaW50c1JlcXVlc3QSGgoJbmFtZXNwYWNlGAEgASgJQge6SARyAhg/EhcKBG5hbWUYAiABKAlCCbpIBnIEEAEYPxIfCg5hZnRlcl9yZXZpc2lvbhgDIAEoA0IHukgEIgIoACJ8CgtFbmRwb2ludFNldBIxCgllbmRwb2ludHMYASADKAsyHi5jbG91ZGxlc3MuYXBpLlJlcGxpY2FFbmRwb2ludBIQCghyZXZpc2lvbhgCIAEoAxIWCg5yZWFkeV9yZXBsaWNhcxgDIAEoBRIQCghib29rbWFyaxgEIAEoCCKCAQoPUmVwbGljYUVuZHBvaW50EhIKCnJlcGxpY2FfaWQYASABKAkSDwoHbm9kZV9pZBgCIAEoCRIMCgR6b25lGAMgASgJEg8KB3ZlcnNpb24YBCABKAUSEQoJcG9ydF9uYW1lGAUgASgJEgoKAmlwGAYgASgJEgwKBHBvcnQYByABKAUyyRMKEkNvb3JkaW5hdG9yU2VydmljZRJPCg1HZXRTZXJ2ZXJJbmZvEiMuY2xvdWRsZXNzLmFwaS5HZXRTZXJ2ZXJJbmZvUmVxdWVzdBoZLmNsb3VkbGVzcy5hcGkuU2VydmVySW5mbxJRCgpFbnJvbGxOb2RlEiAuY2xvdWRsZXNzLmFwaS5FbnJvbGxOb2RlUmVxdWVzdBohLmNsb3VkbGVzcy5hcGkuRW5yb2xsTm9kZVJlc3BvbnNlEk4KCUhlYXJ0YmVhdBIfLmNsb3VkbGVzcy5hcGkuSGVhcnRiZWF0UmVxdWVzdBogLmNsb3VkbGVzcy5hcGkuSGVhcnRiZWF0UmVzcG9uc2USTQoHU2Vzc2lvbhIbLmNsb3VkbGVzcy5hcGkuQWdlbnRNZXNzYWdlGiEuY2xvdWRsZXNzLmFwaS5Db29yZGluYXRvck1lc3NhZ2UoATABEkQKBlR1bm5lbBIaLmNsb3VkbGVzcy5hcGkuVHVubmVsRnJhbWUaGi5jbG91ZGxlc3MuYXBpLlR1bm5lbEZyYW1lKAEwARI9CgdHZXROb2RlEh0uY2xvdWRsZXNzLmFwaS5HZXROb2RlUmVxdWVzdBoTLmNsb3VkbGVzcy5hcGkuTm9kZRJOCglMaXN0Tm9kZXMSHy5jbG91ZGxlc3MuYXBpLkxpc3ROb2Rlc1JlcXVlc3QaIC5jbG91ZGxlc3MuYXBpLkxpc3ROb2Rlc1Jlc3BvbnNlElMKCldhdGNoTm9kZXMSIC5jbG91ZGxlc3MuYXBpLldhdGNoTm9kZXNSZXF1ZXN0GiEuY2xvdWRsZXNzLmFwaS5XYXRjaE5vZGVzUmVzcG9uc2UwARJDCgpVcGRhdGVOb2RlEiAuY2xvdWRsZXNzLmFwaS5VcGRhdGVOb2RlUmVxdWVzdBoTLmNsb3VkbGVzcy5hcGkuTm9kZRJDCgpDb3Jkb25Ob2RlEiAuY2xvdWRsZXNzLmFwaS5Db3Jkb25Ob2RlUmVxdWVzdBoTLmNsb3VkbGVzcy5hcGkuTm9kZRJHCgxVbmNvcmRvbk5vZGUSIi5jbG91ZGxlc3MuYXBpLlVuY29yZG9uTm9kZVJlcXVlc3QaEy5jbG91ZGxlc3MuYXBpLk5vZGUSQQoJRHJhaW5Ob2RlEh8uY2xvdWRsZXNzLmFwaS5EcmFpbk5vZGVSZXF1ZXN0GhMuY2xvdWRsZXNzLmFwaS5Ob2RlEk0KD0NvbmZpcm1Ob2RlTG9zdBIlLmNsb3VkbGVzcy5hcGkuQ29uZmlybU5vZGVMb3N0UmVxdWVzdBoTLmNsb3VkbGVzcy5hcGkuTm9kZRJRCgpSZW1vdmVOb2RlEiAuY2xvdWRsZXNzLmFwaS5SZW1vdmVOb2RlUmVxdWVzdBohLmNsb3VkbGVzcy5hcGkuUmVtb3ZlTm9kZVJlc3BvbnNlEk8KDkNyZWF0ZVdvcmtsb2FkEiQuY2xvdWRsZXNzLmFwaS5DcmVhdGVXb3JrbG9hZFJlcXVlc3QaFy5jbG91ZGxlc3MuYXBpLldvcmtsb2FkEk8KDlVwZGF0ZVdvcmtsb2FkEiQuY2xvdWRsZXNzLmFwaS5VcGRhdGVXb3JrbG9hZFJlcXVlc3QaFy5jbG91ZGxlc3MuYXBpLldvcmtsb2FkEk0KDVNjYWxlV29ya2xvYWQSIy5jbG91ZGxlc3MuYXBpLlNjYWxlV29ya2xvYWRSZXF1ZXN0GhcuY2xvdWRsZXNzLmFwaS5Xb3JrbG9hZBJPCg5EZWxldGVXb3JrbG9hZBIkLmNsb3VkbGVzcy5hcGkuRGVsZXRlV29ya2xvYWRSZXF1ZXN0GhcuY2xvdWRsZXNzLmFwaS5Xb3JrbG9hZBJJCgtHZXRXb3JrbG9hZBIhLmNsb3VkbGVzcy5hcGkuR2V0V29ya2xvYWRSZXF1ZXN0GhcuY2xvdWRsZXNzLmFwaS5Xb3JrbG9hZBJaCg1MaXN0V29ya2xvYWRzEiMuY2xvdWRsZXNzLmFwaS5MaXN0V29ya2xvYWRzUmVxdWVzdBokLmNsb3VkbGVzcy5hcGkuTGlzdFdvcmtsb2Fkc1Jlc3BvbnNlEl8KDldhdGNoV29ya2xvYWRzEiQuY2xvdWRsZXNzLmFwaS5XYXRjaFdvcmtsb2Fkc1JlcXVlc3QaJS5jbG91ZGxlc3MuYXBpLldhdGNoV29ya2xvYWRzUmVzcG9uc2UwARJPCgxQbGFuV29ya2xvYWQSIi5jbG91ZGxlc3MuYXBpLlBsYW5Xb3JrbG9hZFJlcXVlc3QaGy5jbG91ZGxlc3MuYXBpLldvcmtsb2FkUGxhbhJgCg9FeHBsYWluV29ya2xvYWQSJS5jbG91ZGxlc3MuYXBpLkV4cGxhaW5Xb3JrbG9hZFJlcXVlc3QaJi5jbG91ZGxlc3MuYXBpLkV4cGxhaW5Xb3JrbG9hZFJlc3BvbnNlElAKDUxpc3RFbmRwb2ludHMSIy5jbG91ZGxlc3MuYXBpLkxpc3RFbmRwb2ludHNSZXF1ZXN0GhouY2xvdWRsZXNzLmFwaS5FbmRwb2ludFNldBJUCg5XYXRjaEVuZHBvaW50cxIkLmNsb3VkbGVzcy5hcGkuV2F0Y2hFbmRwb2ludHNSZXF1ZXN0GhouY2xvdWRsZXNzLmFwaS5FbmRwb2ludFNldDABElEKCkxpc3RFdmVudHMSIC5jbG91ZGxlc3MuYXBpLkxpc3RFdmVudHNSZXF1ZXN0GiEuY2xvdWRsZXNzLmFwaS5MaXN0RXZlbnRzUmVzcG9uc2USVgoLV2F0Y2hFdmVudHMSIS5jbG91ZGxlc3MuYXBpLldhdGNoRXZlbnRzUmVxdWVzdBoiLmNsb3VkbGVzcy5hcGkuV2F0Y2hFdmVudHNSZXNwb25zZTABEkkKClN0cmVhbUxvZ3MSIC5jbG91ZGxlc3MuYXBpLlN0cmVhbUxvZ3NSZXF1ZXN0GhcuY2xvdWRsZXNzLmFwaS5Mb2dFbnRyeTABElQKC0V4ZWNDb21tYW5kEiEuY2xvdWRsZXNzLmFwaS5FeGVjQ29tbWFuZFJlcXVlc3QaIi5jbG91ZGxlc3MuYXBpLkV4ZWNDb21tYW5kUmVzcG9uc2USQwoERXhlYxIaLmNsb3VkbGVzcy5hcGkuRXhlY1JlcXVlc3QaGy5jbG91ZGxlc3MuYXBpLkV4ZWNSZXNwb25zZSgBMAESWAoLUG9ydEZvcndhcmQSIS5jbG91ZGxlc3MuYXBpLlBvcnRGb3J3YXJkUmVxdWVzdBoiLmNsb3VkbGVzcy5hcGkuUG9ydEZvcndhcmRSZXNwb25zZSgBMAFiBnByb3RvMw", [file_buf_validate_validate, file_cloudless_api_event, file_cloudless_api_exec, file_cloudless_api_logs, file_cloudless_api_node, file_cloudless_api_session, file_cloudless_api_workload, file_google_protobuf_field_mask]);
+  fileDesc("CidjbG91ZGxlc3MvYXBpL2Nvb3JkaW5hdG9yX3NlcnZpY2UucHJvdG8SDWNsb3VkbGVzcy5hcGkiFgoUR2V0U2VydmVySW5mb1JlcXVlc3QifgoKU2VydmVySW5mbxIPCgd2ZXJzaW9uGAEgASgJEhIKCmNsdXN0ZXJfaWQYAiABKAkSDQoFZXBvY2gYAyABKAMSEAoIcmV2aXNpb24YBCABKAMSFAoMcHJvdG9jb2xfbWluGAUgASgFEhQKDHByb3RvY29sX21heBgGIAEoBSLiAQoVQ3JlYXRlV29ya2xvYWRSZXF1ZXN0Ej4KCW5hbWVzcGFjZRgBIAEoCUIrukgociYYPzIiXihbYS16MC05XShbYS16MC05LV0qW2EtejAtOV0pPyk/JBI4CgRuYW1lGAIgASgJQiq6SCdyJRABGD8yH15bYS16MC05XShbYS16MC05LV0qW2EtejAtOV0pPyQSMQoEc3BlYxgDIAEoCzIbLmNsb3VkbGVzcy5hcGkuV29ya2xvYWRTcGVjQga6SAPIAQESHAoKcmVxdWVzdF9pZBgEIAEoCUIIukgFcgMogAIiiAIKFVVwZGF0ZVdvcmtsb2FkUmVxdWVzdBIaCgluYW1lc3BhY2UYASABKAlCB7pIBHICGD8SFwoEbmFtZRgCIAEoCUIJukgGcgQQARg/EjEKBHNwZWMYAyABKAsyGy5jbG91ZGxlc3MuYXBpLldvcmtsb2FkU3BlY0IGukgDyAEBEi8KC3VwZGF0ZV9tYXNrGAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLkZpZWxkTWFzaxIcCgpyZXF1ZXN0X2lkGAUgASgJQgi6SAVyAyiAAhIgChNleHBlY3RlZF9nZW5lcmF0aW9uGAYgASgDSACIAQFCFgoUX2V4cGVjdGVkX2dlbmVyYXRpb24i1wEKFFNjYWxlV29ya2xvYWRSZXF1ZXN0EhoKCW5hbWVzcGFjZRgBIAEoCUIHukgEcgIYPxIXCgRuYW1lGAIgASgJQgm6SAZyBBABGD8SJQoIcmVwbGljYXMYAyABKAVCDrpIC8gBARoGGMCEPSgASACIAQESHAoKcmVxdWVzdF9pZBgEIAEoCUIIukgFcgMogAISIAoTZXhwZWN0ZWRfZ2VuZXJhdGlvbhgFIAEoA0gBiAEBQgsKCV9yZXBsaWNhc0IWChRfZXhwZWN0ZWRfZ2VuZXJhdGlvbiKkAQoVRGVsZXRlV29ya2xvYWRSZXF1ZXN0EhoKCW5hbWVzcGFjZRgBIAEoCUIHukgEcgIYPxIXCgRuYW1lGAIgASgJQgm6SAZyBBABGD8SHAoKcmVxdWVzdF9pZBgDIAEoCUIIukgFcgMogAISIAoTZXhwZWN0ZWRfZ2VuZXJhdGlvbhgEIAEoA0gAiAEBQhYKFF9leHBlY3RlZF9nZW5lcmF0aW9uIkkKEkdldFdvcmtsb2FkUmVxdWVzdBIaCgluYW1lc3BhY2UYASABKAlCB7pIBHICGD8SFwoEbmFtZRgCIAEoCUIJukgGcgQQARg/IqsBChRMaXN0V29ya2xvYWRzUmVxdWVzdBIaCgluYW1lc3BhY2UYASABKAlCB7pIBHICGD8SIAoObGFiZWxfc2VsZWN0b3IYAiABKAlCCLpIBXIDGIAgEh0KCXBhZ2Vfc2l6ZRgDIAEoBUIKukgHGgUY6AcoABIcCgpwYWdlX3Rva2VuGAQgASgJQgi6SAVyAxiACBIYChBpbmNsdWRlX3JlcGxpY2FzGAUgASgIIm4KFUxpc3RXb3JrbG9hZHNSZXNwb25zZRIqCgl3b3JrbG9hZHMYASADKAsyFy5jbG91ZGxlc3MuYXBpLldvcmtsb2FkEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCRIQCghyZXZpc2lvbhgDIAEoAyKNAQoVV2F0Y2hXb3JrbG9hZHNSZXF1ZXN0EhoKCW5hbWVzcGFjZRgBIAEoCUIHukgEcgIYPxIVCgRuYW1lGAIgASgJQge6SARyAhg/EiAKDmxhYmVsX3NlbGVjdG9yGAMgASgJQgi6SAVyAxiAIBIfCg5hZnRlcl9yZXZpc2lvbhgEIAEoA0IHukgEIgIoACLHAQoWV2F0Y2hXb3JrbG9hZHNSZXNwb25zZRI4CgRraW5kGAEgASgOMiouY2xvdWRsZXNzLmFwaS5XYXRjaFdvcmtsb2Fkc1Jlc3BvbnNlLktpbmQSKQoId29ya2xvYWQYAiABKAsyFy5jbG91ZGxlc3MuYXBpLldvcmtsb2FkEhAKCHJldmlzaW9uGAMgASgDIjYKBEtpbmQSBwoDUFVUEAASCwoHREVMRVRFRBABEgoKBlNZTkNFRBACEgwKCEJPT0tNQVJLEAMizwEKE1BsYW5Xb3JrbG9hZFJlcXVlc3QSGgoJbmFtZXNwYWNlGAEgASgJQge6SARyAhg/EjgKBG5hbWUYAiABKAlCKrpIJ3IlEAEYPzIfXlthLXowLTldKFthLXowLTktXSpbYS16MC05XSk/JBIxCgRzcGVjGAMgASgLMhsuY2xvdWRsZXNzLmFwaS5Xb3JrbG9hZFNwZWNCBrpIA8gBARIvCgt1cGRhdGVfbWFzaxgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5GaWVsZE1hc2sigQQKDFdvcmtsb2FkUGxhbhIyCgZhY3Rpb24YASABKA4yIi5jbG91ZGxlc3MuYXBpLldvcmtsb2FkUGxhbi5BY3Rpb24SKwoHY2hhbmdlcxgCIAMoCzIaLmNsb3VkbGVzcy5hcGkuRmllbGRDaGFuZ2USEwoLbmV3X3ZlcnNpb24YAyABKAgSMwoKcGxhY2VtZW50cxgEIAMoCzIfLmNsb3VkbGVzcy5hcGkuUGxhbm5lZFBsYWNlbWVudBIQCgh1bnBsYWNlZBgFIAEoBRIXCg91bnBsYWNlZF9yZWFzb24YBiABKAkSKQoFc3RlcHMYByADKAsyGi5jbG91ZGxlc3MuYXBpLlBsYW5uZWRTdGVwEhQKDGxvd2VzdF9yZWFkeRgIIAEoBRIVCg1taW5fYXZhaWxhYmxlGAkgASgFEhQKDGhpZ2hlc3RfbGl2ZRgKIAEoBRIQCgh3YXJuaW5ncxgLIAMoCRISCgpnZW5lcmF0aW9uGAwgASgDEhEKCW5hbWVzcGFjZRgNIAEoCRIMCgRuYW1lGA4gASgJEhMKC3RvdGFsX3N0ZXBzGA8gASgFEhgKEHRvdGFsX3BsYWNlbWVudHMYECABKAUiNwoGQWN0aW9uEgsKB05PVEhJTkcQABIKCgZDUkVBVEUQARIKCgZVUERBVEUQAhIICgRNT1ZFEAMiOgoLRmllbGRDaGFuZ2USDAoEcGF0aBgBIAEoCRIOCgZiZWZvcmUYAiABKAkSDQoFYWZ0ZXIYAyABKAkiQAoQUGxhbm5lZFBsYWNlbWVudBIPCgdub2RlX2lkGAEgASgJEgwKBHpvbmUYAiABKAkSDQoFc2NvcmUYAyABKAEiPwoLUGxhbm5lZFN0ZXASEwoLZGVzY3JpcHRpb24YASABKAkSDQoFcmVhZHkYAiABKAUSDAoEbGl2ZRgDIAEoBSJoChNQYXVzZVJvbGxvdXRSZXF1ZXN0EhoKCW5hbWVzcGFjZRgBIAEoCUIHukgEcgIYPxIXCgRuYW1lGAIgASgJQgm6SAZyBBABGD8SHAoKcmVxdWVzdF9pZBgDIAEoCUIIukgFcgMogAIiaQoUUmVzdW1lUm9sbG91dFJlcXVlc3QSGgoJbmFtZXNwYWNlGAEgASgJQge6SARyAhg/EhcKBG5hbWUYAiABKAlCCbpIBnIEEAEYPxIcCgpyZXF1ZXN0X2lkGAMgASgJQgi6SAVyAyiAAiKEAQoVUHJvbW90ZVJvbGxvdXRSZXF1ZXN0EhoKCW5hbWVzcGFjZRgBIAEoCUIHukgEcgIYPxIXCgRuYW1lGAIgASgJQgm6SAZyBBABGD8SHAoKcmVxdWVzdF9pZBgDIAEoCUIIukgFcgMogAISGAoHdmVyc2lvbhgEIAEoBUIHukgEGgIoACK+AQoSVW5kb1JvbGxvdXRSZXF1ZXN0EhoKCW5hbWVzcGFjZRgBIAEoCUIHukgEcgIYPxIXCgRuYW1lGAIgASgJQgm6SAZyBBABGD8SGwoKdG9fdmVyc2lvbhgDIAEoBUIHukgEGgIoABIcCgpyZXF1ZXN0X2lkGAQgASgJQgi6SAVyAyiAAhIgChNleHBlY3RlZF9nZW5lcmF0aW9uGAUgASgDSACIAQFCFgoUX2V4cGVjdGVkX2dlbmVyYXRpb24ipAEKFVJlc3RhcnRSb2xsb3V0UmVxdWVzdBIaCgluYW1lc3BhY2UYASABKAlCB7pIBHICGD8SFwoEbmFtZRgCIAEoCUIJukgGcgQQARg/EhwKCnJlcXVlc3RfaWQYAyABKAlCCLpIBXIDKIACEiAKE2V4cGVjdGVkX2dlbmVyYXRpb24YBCABKANIAIgBAUIWChRfZXhwZWN0ZWRfZ2VuZXJhdGlvbiJqChlHZXRXb3JrbG9hZFZlcnNpb25SZXF1ZXN0EhoKCW5hbWVzcGFjZRgBIAEoCUIHukgEcgIYPxIXCgRuYW1lGAIgASgJQgm6SAZyBBABGD8SGAoHdmVyc2lvbhgDIAEoBUIHukgEGgIoASJqCg9Xb3JrbG9hZFZlcnNpb24SKAoEaW5mbxgBIAEoCzIaLmNsb3VkbGVzcy5hcGkuVmVyc2lvbkluZm8SLQoIdGVtcGxhdGUYAiABKAsyGy5jbG91ZGxlc3MuYXBpLldvcmtsb2FkU3BlYyJOChFDcmVhdGVQbGFuUmVxdWVzdBI5CgdjaGFuZ2VzGAEgAygLMhwuY2xvdWRsZXNzLmFwaS5QbGFubmVkQ2hhbmdlQgq6SAeSAQQIARAQIqICCg1QbGFubmVkQ2hhbmdlEjMKBWFwcGx5GAEgASgLMiIuY2xvdWRsZXNzLmFwaS5QbGFuV29ya2xvYWRSZXF1ZXN0SAASNAoFc2NhbGUYAiABKAsyIy5jbG91ZGxlc3MuYXBpLlNjYWxlV29ya2xvYWRSZXF1ZXN0SAASMQoEdW5kbxgDIAEoCzIhLmNsb3VkbGVzcy5hcGkuVW5kb1JvbGxvdXRSZXF1ZXN0SAASNwoHcmVzdGFydBgEIAEoCzIkLmNsb3VkbGVzcy5hcGkuUmVzdGFydFJvbGxvdXRSZXF1ZXN0SAASMAoFZHJhaW4YBSABKAsyHy5jbG91ZGxlc3MuYXBpLkRyYWluTm9kZVJlcXVlc3RIAEIICgZjaGFuZ2UilAIKBFBsYW4SCgoCaWQYASABKAkSLgoKY3JlYXRlZF9hdBgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKZXhwaXJlc19hdBgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLQoHY2hhbmdlcxgEIAMoCzIcLmNsb3VkbGVzcy5hcGkuUGxhbm5lZENoYW5nZRIuCgl3b3JrbG9hZHMYBSADKAsyGy5jbG91ZGxlc3MuYXBpLldvcmtsb2FkUGxhbhIQCghyZXZpc2lvbhgGIAEoAxIvCgtleGVjdXRlZF9hdBgHIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiMwoOR2V0UGxhblJlcXVlc3QSIQoCaWQYASABKAlCFbpIEnIQMg5eWzAtOWEtZl17MTZ9JCJVChJFeGVjdXRlUGxhblJlcXVlc3QSIQoCaWQYASABKAlCFbpIEnIQMg5eWzAtOWEtZl17MTZ9JBIcCgpyZXF1ZXN0X2lkGAIgASgJQgi6SAVyAyiAAiJlChNFeGVjdXRlUGxhblJlc3BvbnNlEioKCXdvcmtsb2FkcxgBIAMoCzIXLmNsb3VkbGVzcy5hcGkuV29ya2xvYWQSIgoFbm9kZXMYAiADKAsyEy5jbG91ZGxlc3MuYXBpLk5vZGUiTQoWRXhwbGFpbldvcmtsb2FkUmVxdWVzdBIaCgluYW1lc3BhY2UYASABKAlCB7pIBHICGD8SFwoEbmFtZRgCIAEoCUIJukgGcgQQARg/IqYBChdFeHBsYWluV29ya2xvYWRSZXNwb25zZRIRCgluYW1lc3BhY2UYASABKAkSDAoEbmFtZRgCIAEoCRIPCgdzdW1tYXJ5GAMgASgJEikKBW5vZGVzGAQgAygLMhouY2xvdWRsZXNzLmFwaS5Ob2RlVmVyZGljdBIuCghyZXBsaWNhcxgFIAMoCzIcLmNsb3VkbGVzcy5hcGkuUmVwbGljYVN0YXR1cyKDAQoLTm9kZVZlcmRpY3QSDwoHbm9kZV9pZBgBIAEoCRIMCgR6b25lGAIgASgJEgwKBGZpdHMYAyABKAgSDgoGcmVhc29uGAQgASgJEg0KBXNjb3JlGAUgASgBEigKBXRlcm1zGAYgASgLMhkuY2xvdWRsZXNzLmFwaS5TY29yZVRlcm1zIqgBCgpTY29yZVRlcm1zEhAKCGxvY2FsaXR5GAEgASgBEhMKC3JlbGlhYmlsaXR5GAIgASgBEgwKBGNvc3QYAyABKAESEwoLdXRpbGlzYXRpb24YBCABKAESFwoPbmV0d29ya19wZW5hbHR5GAUgASgBEhAKCGFmZmluaXR5GAYgASgBEhUKDWFudGlfYWZmaW5pdHkYByABKAESDgoGdGFpbnRzGAggASgBIksKFExpc3RFbmRwb2ludHNSZXF1ZXN0EhoKCW5hbWVzcGFjZRgBIAEoCUIHukgEcgIYPxIXCgRuYW1lGAIgASgJQgm6SAZyBBABGD8ibQoVV2F0Y2hFbmRwb2ludHNSZXF1ZXN0EhoKCW5hbWVzcGFjZRgBIAEoCUIHukgEcgIYPxIXCgRuYW1lGAIgASgJQgm6SAZyBBABGD8SHwoOYWZ0ZXJfcmV2aXNpb24YAyABKANCB7pIBCICKAAifAoLRW5kcG9pbnRTZXQSMQoJZW5kcG9pbnRzGAEgAygLMh4uY2xvdWRsZXNzLmFwaS5SZXBsaWNhRW5kcG9pbnQSEAoIcmV2aXNpb24YAiABKAMSFgoOcmVhZHlfcmVwbGljYXMYAyABKAUSEAoIYm9va21hcmsYBCABKAgiggEKD1JlcGxpY2FFbmRwb2ludBISCgpyZXBsaWNhX2lkGAEgASgJEg8KB25vZGVfaWQYAiABKAkSDAoEem9uZRgDIAEoCRIPCgd2ZXJzaW9uGAQgASgFEhEKCXBvcnRfbmFtZRgFIAEoCRIKCgJpcBgGIAEoCRIMCgRwb3J0GAcgASgFMowZChJDb29yZGluYXRvclNlcnZpY2USTwoNR2V0U2VydmVySW5mbxIjLmNsb3VkbGVzcy5hcGkuR2V0U2VydmVySW5mb1JlcXVlc3QaGS5jbG91ZGxlc3MuYXBpLlNlcnZlckluZm8SUQoKRW5yb2xsTm9kZRIgLmNsb3VkbGVzcy5hcGkuRW5yb2xsTm9kZVJlcXVlc3QaIS5jbG91ZGxlc3MuYXBpLkVucm9sbE5vZGVSZXNwb25zZRJOCglIZWFydGJlYXQSHy5jbG91ZGxlc3MuYXBpLkhlYXJ0YmVhdFJlcXVlc3QaIC5jbG91ZGxlc3MuYXBpLkhlYXJ0YmVhdFJlc3BvbnNlEk0KB1Nlc3Npb24SGy5jbG91ZGxlc3MuYXBpLkFnZW50TWVzc2FnZRohLmNsb3VkbGVzcy5hcGkuQ29vcmRpbmF0b3JNZXNzYWdlKAEwARJECgZUdW5uZWwSGi5jbG91ZGxlc3MuYXBpLlR1bm5lbEZyYW1lGhouY2xvdWRsZXNzLmFwaS5UdW5uZWxGcmFtZSgBMAESPQoHR2V0Tm9kZRIdLmNsb3VkbGVzcy5hcGkuR2V0Tm9kZVJlcXVlc3QaEy5jbG91ZGxlc3MuYXBpLk5vZGUSTgoJTGlzdE5vZGVzEh8uY2xvdWRsZXNzLmFwaS5MaXN0Tm9kZXNSZXF1ZXN0GiAuY2xvdWRsZXNzLmFwaS5MaXN0Tm9kZXNSZXNwb25zZRJTCgpXYXRjaE5vZGVzEiAuY2xvdWRsZXNzLmFwaS5XYXRjaE5vZGVzUmVxdWVzdBohLmNsb3VkbGVzcy5hcGkuV2F0Y2hOb2Rlc1Jlc3BvbnNlMAESQwoKVXBkYXRlTm9kZRIgLmNsb3VkbGVzcy5hcGkuVXBkYXRlTm9kZVJlcXVlc3QaEy5jbG91ZGxlc3MuYXBpLk5vZGUSQwoKQ29yZG9uTm9kZRIgLmNsb3VkbGVzcy5hcGkuQ29yZG9uTm9kZVJlcXVlc3QaEy5jbG91ZGxlc3MuYXBpLk5vZGUSRwoMVW5jb3Jkb25Ob2RlEiIuY2xvdWRsZXNzLmFwaS5VbmNvcmRvbk5vZGVSZXF1ZXN0GhMuY2xvdWRsZXNzLmFwaS5Ob2RlEkEKCURyYWluTm9kZRIfLmNsb3VkbGVzcy5hcGkuRHJhaW5Ob2RlUmVxdWVzdBoTLmNsb3VkbGVzcy5hcGkuTm9kZRJNCg9Db25maXJtTm9kZUxvc3QSJS5jbG91ZGxlc3MuYXBpLkNvbmZpcm1Ob2RlTG9zdFJlcXVlc3QaEy5jbG91ZGxlc3MuYXBpLk5vZGUSUQoKUmVtb3ZlTm9kZRIgLmNsb3VkbGVzcy5hcGkuUmVtb3ZlTm9kZVJlcXVlc3QaIS5jbG91ZGxlc3MuYXBpLlJlbW92ZU5vZGVSZXNwb25zZRJPCg5DcmVhdGVXb3JrbG9hZBIkLmNsb3VkbGVzcy5hcGkuQ3JlYXRlV29ya2xvYWRSZXF1ZXN0GhcuY2xvdWRsZXNzLmFwaS5Xb3JrbG9hZBJPCg5VcGRhdGVXb3JrbG9hZBIkLmNsb3VkbGVzcy5hcGkuVXBkYXRlV29ya2xvYWRSZXF1ZXN0GhcuY2xvdWRsZXNzLmFwaS5Xb3JrbG9hZBJNCg1TY2FsZVdvcmtsb2FkEiMuY2xvdWRsZXNzLmFwaS5TY2FsZVdvcmtsb2FkUmVxdWVzdBoXLmNsb3VkbGVzcy5hcGkuV29ya2xvYWQSTwoORGVsZXRlV29ya2xvYWQSJC5jbG91ZGxlc3MuYXBpLkRlbGV0ZVdvcmtsb2FkUmVxdWVzdBoXLmNsb3VkbGVzcy5hcGkuV29ya2xvYWQSSQoLR2V0V29ya2xvYWQSIS5jbG91ZGxlc3MuYXBpLkdldFdvcmtsb2FkUmVxdWVzdBoXLmNsb3VkbGVzcy5hcGkuV29ya2xvYWQSWgoNTGlzdFdvcmtsb2FkcxIjLmNsb3VkbGVzcy5hcGkuTGlzdFdvcmtsb2Fkc1JlcXVlc3QaJC5jbG91ZGxlc3MuYXBpLkxpc3RXb3JrbG9hZHNSZXNwb25zZRJfCg5XYXRjaFdvcmtsb2FkcxIkLmNsb3VkbGVzcy5hcGkuV2F0Y2hXb3JrbG9hZHNSZXF1ZXN0GiUuY2xvdWRsZXNzLmFwaS5XYXRjaFdvcmtsb2Fkc1Jlc3BvbnNlMAESTwoMUGxhbldvcmtsb2FkEiIuY2xvdWRsZXNzLmFwaS5QbGFuV29ya2xvYWRSZXF1ZXN0GhsuY2xvdWRsZXNzLmFwaS5Xb3JrbG9hZFBsYW4SYAoPRXhwbGFpbldvcmtsb2FkEiUuY2xvdWRsZXNzLmFwaS5FeHBsYWluV29ya2xvYWRSZXF1ZXN0GiYuY2xvdWRsZXNzLmFwaS5FeHBsYWluV29ya2xvYWRSZXNwb25zZRJLCgxQYXVzZVJvbGxvdXQSIi5jbG91ZGxlc3MuYXBpLlBhdXNlUm9sbG91dFJlcXVlc3QaFy5jbG91ZGxlc3MuYXBpLldvcmtsb2FkEk0KDVJlc3VtZVJvbGxvdXQSIy5jbG91ZGxlc3MuYXBpLlJlc3VtZVJvbGxvdXRSZXF1ZXN0GhcuY2xvdWRsZXNzLmFwaS5Xb3JrbG9hZBJPCg5Qcm9tb3RlUm9sbG91dBIkLmNsb3VkbGVzcy5hcGkuUHJvbW90ZVJvbGxvdXRSZXF1ZXN0GhcuY2xvdWRsZXNzLmFwaS5Xb3JrbG9hZBJJCgtVbmRvUm9sbG91dBIhLmNsb3VkbGVzcy5hcGkuVW5kb1JvbGxvdXRSZXF1ZXN0GhcuY2xvdWRsZXNzLmFwaS5Xb3JrbG9hZBJPCg5SZXN0YXJ0Um9sbG91dBIkLmNsb3VkbGVzcy5hcGkuUmVzdGFydFJvbGxvdXRSZXF1ZXN0GhcuY2xvdWRsZXNzLmFwaS5Xb3JrbG9hZBJeChJHZXRXb3JrbG9hZFZlcnNpb24SKC5jbG91ZGxlc3MuYXBpLkdldFdvcmtsb2FkVmVyc2lvblJlcXVlc3QaHi5jbG91ZGxlc3MuYXBpLldvcmtsb2FkVmVyc2lvbhJDCgpDcmVhdGVQbGFuEiAuY2xvdWRsZXNzLmFwaS5DcmVhdGVQbGFuUmVxdWVzdBoTLmNsb3VkbGVzcy5hcGkuUGxhbhI9CgdHZXRQbGFuEh0uY2xvdWRsZXNzLmFwaS5HZXRQbGFuUmVxdWVzdBoTLmNsb3VkbGVzcy5hcGkuUGxhbhJUCgtFeGVjdXRlUGxhbhIhLmNsb3VkbGVzcy5hcGkuRXhlY3V0ZVBsYW5SZXF1ZXN0GiIuY2xvdWRsZXNzLmFwaS5FeGVjdXRlUGxhblJlc3BvbnNlElAKDUxpc3RFbmRwb2ludHMSIy5jbG91ZGxlc3MuYXBpLkxpc3RFbmRwb2ludHNSZXF1ZXN0GhouY2xvdWRsZXNzLmFwaS5FbmRwb2ludFNldBJUCg5XYXRjaEVuZHBvaW50cxIkLmNsb3VkbGVzcy5hcGkuV2F0Y2hFbmRwb2ludHNSZXF1ZXN0GhouY2xvdWRsZXNzLmFwaS5FbmRwb2ludFNldDABElEKCkxpc3RFdmVudHMSIC5jbG91ZGxlc3MuYXBpLkxpc3RFdmVudHNSZXF1ZXN0GiEuY2xvdWRsZXNzLmFwaS5MaXN0RXZlbnRzUmVzcG9uc2USVgoLV2F0Y2hFdmVudHMSIS5jbG91ZGxlc3MuYXBpLldhdGNoRXZlbnRzUmVxdWVzdBoiLmNsb3VkbGVzcy5hcGkuV2F0Y2hFdmVudHNSZXNwb25zZTABEkkKClN0cmVhbUxvZ3MSIC5jbG91ZGxlc3MuYXBpLlN0cmVhbUxvZ3NSZXF1ZXN0GhcuY2xvdWRsZXNzLmFwaS5Mb2dFbnRyeTABElQKC0V4ZWNDb21tYW5kEiEuY2xvdWRsZXNzLmFwaS5FeGVjQ29tbWFuZFJlcXVlc3QaIi5jbG91ZGxlc3MuYXBpLkV4ZWNDb21tYW5kUmVzcG9uc2USQwoERXhlYxIaLmNsb3VkbGVzcy5hcGkuRXhlY1JlcXVlc3QaGy5jbG91ZGxlc3MuYXBpLkV4ZWNSZXNwb25zZSgBMAESWAoLUG9ydEZvcndhcmQSIS5jbG91ZGxlc3MuYXBpLlBvcnRGb3J3YXJkUmVxdWVzdBoiLmNsb3VkbGVzcy5hcGkuUG9ydEZvcndhcmRSZXNwb25zZSgBMAFiBnByb3RvMw", [file_buf_validate_validate, file_cloudless_api_event, file_cloudless_api_exec, file_cloudless_api_logs, file_cloudless_api_node, file_cloudless_api_session, file_cloudless_api_workload, file_google_protobuf_field_mask, file_google_protobuf_timestamp]);
 
 /**
  * @generated from message cloudless.api.GetServerInfoRequest
@@ -559,6 +559,28 @@ export type WorkloadPlan = Message<"cloudless.api.WorkloadPlan"> & {
    * @generated from field: int64 generation = 12;
    */
   generation: bigint;
+
+  /**
+   * @generated from field: string namespace = 13;
+   */
+  namespace: string;
+
+  /**
+   * @generated from field: string name = 14;
+   */
+  name: string;
+
+  /**
+   * How many steps and placements there are in all: `steps` and `placements` show the first of them.
+   *
+   * @generated from field: int32 total_steps = 15;
+   */
+  totalSteps: number;
+
+  /**
+   * @generated from field: int32 total_placements = 16;
+   */
+  totalPlacements: number;
 };
 
 /**
@@ -586,6 +608,13 @@ export enum WorkloadPlan_Action {
    * @generated from enum value: UPDATE = 2;
    */
   UPDATE = 2,
+
+  /**
+   * Its spec stays; replicas are moved off a node.
+   *
+   * @generated from enum value: MOVE = 3;
+   */
+  MOVE = 3,
 }
 
 /**
@@ -655,7 +684,7 @@ export const PlannedPlacementSchema: GenMessage<PlannedPlacement> = /*@__PURE__*
  */
 export type PlannedStep = Message<"cloudless.api.PlannedStep"> & {
   /**
-   * `create 1 of version 2`, `stop 1 of version 1`.
+   * `create 1 of version 2`, `stop 1 of version 1`, `switch to version 2`, `wait for a promotion`.
    *
    * @generated from field: string description = 1;
    */
@@ -680,6 +709,422 @@ export const PlannedStepSchema: GenMessage<PlannedStep> = /*@__PURE__*/
   messageDesc(file_cloudless_api_coordinator_service, 15);
 
 /**
+ * Names the rollout of a workload.
+ *
+ * @generated from message cloudless.api.PauseRolloutRequest
+ */
+export type PauseRolloutRequest = Message<"cloudless.api.PauseRolloutRequest"> & {
+  /**
+   * @generated from field: string namespace = 1;
+   */
+  namespace: string;
+
+  /**
+   * @generated from field: string name = 2;
+   */
+  name: string;
+
+  /**
+   * Kept for an hour: a retry with the same id returns the first result and changes nothing.
+   *
+   * @generated from field: string request_id = 3;
+   */
+  requestId: string;
+};
+
+/**
+ * Describes the message cloudless.api.PauseRolloutRequest.
+ * Use `create(PauseRolloutRequestSchema)` to create a new message.
+ */
+export const PauseRolloutRequestSchema: GenMessage<PauseRolloutRequest> = /*@__PURE__*/
+  messageDesc(file_cloudless_api_coordinator_service, 16);
+
+/**
+ * @generated from message cloudless.api.ResumeRolloutRequest
+ */
+export type ResumeRolloutRequest = Message<"cloudless.api.ResumeRolloutRequest"> & {
+  /**
+   * @generated from field: string namespace = 1;
+   */
+  namespace: string;
+
+  /**
+   * @generated from field: string name = 2;
+   */
+  name: string;
+
+  /**
+   * Kept for an hour: a retry with the same id returns the first result and changes nothing.
+   *
+   * @generated from field: string request_id = 3;
+   */
+  requestId: string;
+};
+
+/**
+ * Describes the message cloudless.api.ResumeRolloutRequest.
+ * Use `create(ResumeRolloutRequestSchema)` to create a new message.
+ */
+export const ResumeRolloutRequestSchema: GenMessage<ResumeRolloutRequest> = /*@__PURE__*/
+  messageDesc(file_cloudless_api_coordinator_service, 17);
+
+/**
+ * @generated from message cloudless.api.PromoteRolloutRequest
+ */
+export type PromoteRolloutRequest = Message<"cloudless.api.PromoteRolloutRequest"> & {
+  /**
+   * @generated from field: string namespace = 1;
+   */
+  namespace: string;
+
+  /**
+   * @generated from field: string name = 2;
+   */
+  name: string;
+
+  /**
+   * Kept for an hour: a retry with the same id returns the first result and changes nothing.
+   *
+   * @generated from field: string request_id = 3;
+   */
+  requestId: string;
+
+  /**
+   * Refused with FAILED_PRECONDITION when the rollout that waits is of another version. 0: whichever waits.
+   *
+   * @generated from field: int32 version = 4;
+   */
+  version: number;
+};
+
+/**
+ * Describes the message cloudless.api.PromoteRolloutRequest.
+ * Use `create(PromoteRolloutRequestSchema)` to create a new message.
+ */
+export const PromoteRolloutRequestSchema: GenMessage<PromoteRolloutRequest> = /*@__PURE__*/
+  messageDesc(file_cloudless_api_coordinator_service, 18);
+
+/**
+ * @generated from message cloudless.api.UndoRolloutRequest
+ */
+export type UndoRolloutRequest = Message<"cloudless.api.UndoRolloutRequest"> & {
+  /**
+   * @generated from field: string namespace = 1;
+   */
+  namespace: string;
+
+  /**
+   * @generated from field: string name = 2;
+   */
+  name: string;
+
+  /**
+   * A kept version. 0: the one that was rolled out before.
+   *
+   * @generated from field: int32 to_version = 3;
+   */
+  toVersion: number;
+
+  /**
+   * Kept for an hour: a retry with the same id returns the first result and changes nothing.
+   *
+   * @generated from field: string request_id = 4;
+   */
+  requestId: string;
+
+  /**
+   * @generated from field: optional int64 expected_generation = 5;
+   */
+  expectedGeneration?: bigint | undefined;
+};
+
+/**
+ * Describes the message cloudless.api.UndoRolloutRequest.
+ * Use `create(UndoRolloutRequestSchema)` to create a new message.
+ */
+export const UndoRolloutRequestSchema: GenMessage<UndoRolloutRequest> = /*@__PURE__*/
+  messageDesc(file_cloudless_api_coordinator_service, 19);
+
+/**
+ * @generated from message cloudless.api.RestartRolloutRequest
+ */
+export type RestartRolloutRequest = Message<"cloudless.api.RestartRolloutRequest"> & {
+  /**
+   * @generated from field: string namespace = 1;
+   */
+  namespace: string;
+
+  /**
+   * @generated from field: string name = 2;
+   */
+  name: string;
+
+  /**
+   * Kept for an hour: a retry with the same id returns the first result and changes nothing.
+   *
+   * @generated from field: string request_id = 3;
+   */
+  requestId: string;
+
+  /**
+   * @generated from field: optional int64 expected_generation = 4;
+   */
+  expectedGeneration?: bigint | undefined;
+};
+
+/**
+ * Describes the message cloudless.api.RestartRolloutRequest.
+ * Use `create(RestartRolloutRequestSchema)` to create a new message.
+ */
+export const RestartRolloutRequestSchema: GenMessage<RestartRolloutRequest> = /*@__PURE__*/
+  messageDesc(file_cloudless_api_coordinator_service, 20);
+
+/**
+ * @generated from message cloudless.api.GetWorkloadVersionRequest
+ */
+export type GetWorkloadVersionRequest = Message<"cloudless.api.GetWorkloadVersionRequest"> & {
+  /**
+   * @generated from field: string namespace = 1;
+   */
+  namespace: string;
+
+  /**
+   * @generated from field: string name = 2;
+   */
+  name: string;
+
+  /**
+   * @generated from field: int32 version = 3;
+   */
+  version: number;
+};
+
+/**
+ * Describes the message cloudless.api.GetWorkloadVersionRequest.
+ * Use `create(GetWorkloadVersionRequestSchema)` to create a new message.
+ */
+export const GetWorkloadVersionRequestSchema: GenMessage<GetWorkloadVersionRequest> = /*@__PURE__*/
+  messageDesc(file_cloudless_api_coordinator_service, 21);
+
+/**
+ * @generated from message cloudless.api.WorkloadVersion
+ */
+export type WorkloadVersion = Message<"cloudless.api.WorkloadVersion"> & {
+  /**
+   * @generated from field: cloudless.api.VersionInfo info = 1;
+   */
+  info?: VersionInfo | undefined;
+
+  /**
+   * As it was written, without replicas, rollout and disconnect, which are not part of a version.
+   *
+   * @generated from field: cloudless.api.WorkloadSpec template = 2;
+   */
+  template?: WorkloadSpec | undefined;
+};
+
+/**
+ * Describes the message cloudless.api.WorkloadVersion.
+ * Use `create(WorkloadVersionSchema)` to create a new message.
+ */
+export const WorkloadVersionSchema: GenMessage<WorkloadVersion> = /*@__PURE__*/
+  messageDesc(file_cloudless_api_coordinator_service, 22);
+
+/**
+ * @generated from message cloudless.api.CreatePlanRequest
+ */
+export type CreatePlanRequest = Message<"cloudless.api.CreatePlanRequest"> & {
+  /**
+   * In the order in which they are to be made; each sees what those before it would have done. At most one about each workload and node.
+   *
+   * @generated from field: repeated cloudless.api.PlannedChange changes = 1;
+   */
+  changes: PlannedChange[];
+};
+
+/**
+ * Describes the message cloudless.api.CreatePlanRequest.
+ * Use `create(CreatePlanRequestSchema)` to create a new message.
+ */
+export const CreatePlanRequestSchema: GenMessage<CreatePlanRequest> = /*@__PURE__*/
+  messageDesc(file_cloudless_api_coordinator_service, 23);
+
+/**
+ * A change as its own call takes it; a request_id in it is refused.
+ *
+ * @generated from message cloudless.api.PlannedChange
+ */
+export type PlannedChange = Message<"cloudless.api.PlannedChange"> & {
+  /**
+   * @generated from oneof cloudless.api.PlannedChange.change
+   */
+  change: {
+    /**
+     * Creates the workload, or updates it as UpdateWorkload would.
+     *
+     * @generated from field: cloudless.api.PlanWorkloadRequest apply = 1;
+     */
+    value: PlanWorkloadRequest;
+    case: "apply";
+  } | {
+    /**
+     * @generated from field: cloudless.api.ScaleWorkloadRequest scale = 2;
+     */
+    value: ScaleWorkloadRequest;
+    case: "scale";
+  } | {
+    /**
+     * @generated from field: cloudless.api.UndoRolloutRequest undo = 3;
+     */
+    value: UndoRolloutRequest;
+    case: "undo";
+  } | {
+    /**
+     * @generated from field: cloudless.api.RestartRolloutRequest restart = 4;
+     */
+    value: RestartRolloutRequest;
+    case: "restart";
+  } | {
+    /**
+     * @generated from field: cloudless.api.DrainNodeRequest drain = 5;
+     */
+    value: DrainNodeRequest;
+    case: "drain";
+  } | { case: undefined; value?: undefined };
+};
+
+/**
+ * Describes the message cloudless.api.PlannedChange.
+ * Use `create(PlannedChangeSchema)` to create a new message.
+ */
+export const PlannedChangeSchema: GenMessage<PlannedChange> = /*@__PURE__*/
+  messageDesc(file_cloudless_api_coordinator_service, 24);
+
+/**
+ * @generated from message cloudless.api.Plan
+ */
+export type Plan = Message<"cloudless.api.Plan"> & {
+  /**
+   * 16 hex digits.
+   *
+   * @generated from field: string id = 1;
+   */
+  id: string;
+
+  /**
+   * @generated from field: google.protobuf.Timestamp created_at = 2;
+   */
+  createdAt?: Timestamp | undefined;
+
+  /**
+   * Until then it can be executed.
+   *
+   * @generated from field: google.protobuf.Timestamp expires_at = 3;
+   */
+  expiresAt?: Timestamp | undefined;
+
+  /**
+   * @generated from field: repeated cloudless.api.PlannedChange changes = 4;
+   */
+  changes: PlannedChange[];
+
+  /**
+   * What becomes of each workload that is changed or moved, in the order of the changes.
+   *
+   * @generated from field: repeated cloudless.api.WorkloadPlan workloads = 5;
+   */
+  workloads: WorkloadPlan[];
+
+  /**
+   * The store's revision it was made from.
+   *
+   * @generated from field: int64 revision = 6;
+   */
+  revision: bigint;
+
+  /**
+   * Absent: it has not been executed.
+   *
+   * @generated from field: google.protobuf.Timestamp executed_at = 7;
+   */
+  executedAt?: Timestamp | undefined;
+};
+
+/**
+ * Describes the message cloudless.api.Plan.
+ * Use `create(PlanSchema)` to create a new message.
+ */
+export const PlanSchema: GenMessage<Plan> = /*@__PURE__*/
+  messageDesc(file_cloudless_api_coordinator_service, 25);
+
+/**
+ * @generated from message cloudless.api.GetPlanRequest
+ */
+export type GetPlanRequest = Message<"cloudless.api.GetPlanRequest"> & {
+  /**
+   * @generated from field: string id = 1;
+   */
+  id: string;
+};
+
+/**
+ * Describes the message cloudless.api.GetPlanRequest.
+ * Use `create(GetPlanRequestSchema)` to create a new message.
+ */
+export const GetPlanRequestSchema: GenMessage<GetPlanRequest> = /*@__PURE__*/
+  messageDesc(file_cloudless_api_coordinator_service, 26);
+
+/**
+ * @generated from message cloudless.api.ExecutePlanRequest
+ */
+export type ExecutePlanRequest = Message<"cloudless.api.ExecutePlanRequest"> & {
+  /**
+   * @generated from field: string id = 1;
+   */
+  id: string;
+
+  /**
+   * Kept for an hour: a retry with the same id returns the first result and changes nothing.
+   *
+   * @generated from field: string request_id = 2;
+   */
+  requestId: string;
+};
+
+/**
+ * Describes the message cloudless.api.ExecutePlanRequest.
+ * Use `create(ExecutePlanRequestSchema)` to create a new message.
+ */
+export const ExecutePlanRequestSchema: GenMessage<ExecutePlanRequest> = /*@__PURE__*/
+  messageDesc(file_cloudless_api_coordinator_service, 27);
+
+/**
+ * @generated from message cloudless.api.ExecutePlanResponse
+ */
+export type ExecutePlanResponse = Message<"cloudless.api.ExecutePlanResponse"> & {
+  /**
+   * The workloads that were created or changed, without their replicas.
+   *
+   * @generated from field: repeated cloudless.api.Workload workloads = 1;
+   */
+  workloads: Workload[];
+
+  /**
+   * The nodes that are being drained.
+   *
+   * @generated from field: repeated cloudless.api.Node nodes = 2;
+   */
+  nodes: Node[];
+};
+
+/**
+ * Describes the message cloudless.api.ExecutePlanResponse.
+ * Use `create(ExecutePlanResponseSchema)` to create a new message.
+ */
+export const ExecutePlanResponseSchema: GenMessage<ExecutePlanResponse> = /*@__PURE__*/
+  messageDesc(file_cloudless_api_coordinator_service, 28);
+
+/**
  * @generated from message cloudless.api.ExplainWorkloadRequest
  */
 export type ExplainWorkloadRequest = Message<"cloudless.api.ExplainWorkloadRequest"> & {
@@ -699,7 +1144,7 @@ export type ExplainWorkloadRequest = Message<"cloudless.api.ExplainWorkloadReque
  * Use `create(ExplainWorkloadRequestSchema)` to create a new message.
  */
 export const ExplainWorkloadRequestSchema: GenMessage<ExplainWorkloadRequest> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_coordinator_service, 16);
+  messageDesc(file_cloudless_api_coordinator_service, 29);
 
 /**
  * @generated from message cloudless.api.ExplainWorkloadResponse
@@ -740,7 +1185,7 @@ export type ExplainWorkloadResponse = Message<"cloudless.api.ExplainWorkloadResp
  * Use `create(ExplainWorkloadResponseSchema)` to create a new message.
  */
 export const ExplainWorkloadResponseSchema: GenMessage<ExplainWorkloadResponse> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_coordinator_service, 17);
+  messageDesc(file_cloudless_api_coordinator_service, 30);
 
 /**
  * @generated from message cloudless.api.NodeVerdict
@@ -784,7 +1229,7 @@ export type NodeVerdict = Message<"cloudless.api.NodeVerdict"> & {
  * Use `create(NodeVerdictSchema)` to create a new message.
  */
 export const NodeVerdictSchema: GenMessage<NodeVerdict> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_coordinator_service, 18);
+  messageDesc(file_cloudless_api_coordinator_service, 31);
 
 /**
  * The parts of a score (CLD-REQ-021). The first five lie between 0 and 1 and are weighted; the others are added as they are.
@@ -844,7 +1289,7 @@ export type ScoreTerms = Message<"cloudless.api.ScoreTerms"> & {
  * Use `create(ScoreTermsSchema)` to create a new message.
  */
 export const ScoreTermsSchema: GenMessage<ScoreTerms> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_coordinator_service, 19);
+  messageDesc(file_cloudless_api_coordinator_service, 32);
 
 /**
  * @generated from message cloudless.api.ListEndpointsRequest
@@ -866,7 +1311,7 @@ export type ListEndpointsRequest = Message<"cloudless.api.ListEndpointsRequest">
  * Use `create(ListEndpointsRequestSchema)` to create a new message.
  */
 export const ListEndpointsRequestSchema: GenMessage<ListEndpointsRequest> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_coordinator_service, 20);
+  messageDesc(file_cloudless_api_coordinator_service, 33);
 
 /**
  * @generated from message cloudless.api.WatchEndpointsRequest
@@ -895,7 +1340,7 @@ export type WatchEndpointsRequest = Message<"cloudless.api.WatchEndpointsRequest
  * Use `create(WatchEndpointsRequestSchema)` to create a new message.
  */
 export const WatchEndpointsRequestSchema: GenMessage<WatchEndpointsRequest> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_coordinator_service, 21);
+  messageDesc(file_cloudless_api_coordinator_service, 34);
 
 /**
  * The ready replicas of a workload that are not leaving, with their ports.
@@ -933,7 +1378,7 @@ export type EndpointSet = Message<"cloudless.api.EndpointSet"> & {
  * Use `create(EndpointSetSchema)` to create a new message.
  */
 export const EndpointSetSchema: GenMessage<EndpointSet> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_coordinator_service, 22);
+  messageDesc(file_cloudless_api_coordinator_service, 35);
 
 /**
  * @generated from message cloudless.api.ReplicaEndpoint
@@ -980,7 +1425,7 @@ export type ReplicaEndpoint = Message<"cloudless.api.ReplicaEndpoint"> & {
  * Use `create(ReplicaEndpointSchema)` to create a new message.
  */
 export const ReplicaEndpointSchema: GenMessage<ReplicaEndpoint> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_coordinator_service, 23);
+  messageDesc(file_cloudless_api_coordinator_service, 36);
 
 /**
  * The public API of a cluster.
@@ -1183,6 +1628,94 @@ export const CoordinatorService: GenService<{
     methodKind: "unary";
     input: typeof ExplainWorkloadRequestSchema;
     output: typeof ExplainWorkloadResponseSchema;
+  },
+  /**
+   * Stops the rollout that is under way from going on; replacing, scaling and draining go on.
+   *
+   * @generated from rpc cloudless.api.CoordinatorService.PauseRollout
+   */
+  pauseRollout: {
+    methodKind: "unary";
+    input: typeof PauseRolloutRequestSchema;
+    output: typeof WorkloadSchema;
+  },
+  /**
+   * Lets a paused rollout go on, and a failed one try again.
+   *
+   * @generated from rpc cloudless.api.CoordinatorService.ResumeRollout
+   */
+  resumeRollout: {
+    methodKind: "unary";
+    input: typeof ResumeRolloutRequestSchema;
+    output: typeof WorkloadSchema;
+  },
+  /**
+   * Lets a rollout that waits for it take its next step, or switch.
+   *
+   * @generated from rpc cloudless.api.CoordinatorService.PromoteRollout
+   */
+  promoteRollout: {
+    methodKind: "unary";
+    input: typeof PromoteRolloutRequestSchema;
+    output: typeof WorkloadSchema;
+  },
+  /**
+   * Makes an older template the newest version. Replica count and rollout settings stay.
+   *
+   * @generated from rpc cloudless.api.CoordinatorService.UndoRollout
+   */
+  undoRollout: {
+    methodKind: "unary";
+    input: typeof UndoRolloutRequestSchema;
+    output: typeof WorkloadSchema;
+  },
+  /**
+   * Replaces every replica by one of the same template, as a rollout.
+   *
+   * @generated from rpc cloudless.api.CoordinatorService.RestartRollout
+   */
+  restartRollout: {
+    methodKind: "unary";
+    input: typeof RestartRolloutRequestSchema;
+    output: typeof WorkloadSchema;
+  },
+  /**
+   * A kept version, whole.
+   *
+   * @generated from rpc cloudless.api.CoordinatorService.GetWorkloadVersion
+   */
+  getWorkloadVersion: {
+    methodKind: "unary";
+    input: typeof GetWorkloadVersionRequestSchema;
+    output: typeof WorkloadVersionSchema;
+  },
+  /**
+   * Works out what changes would do, and keeps it for an hour to be executed by its id.
+   *
+   * @generated from rpc cloudless.api.CoordinatorService.CreatePlan
+   */
+  createPlan: {
+    methodKind: "unary";
+    input: typeof CreatePlanRequestSchema;
+    output: typeof PlanSchema;
+  },
+  /**
+   * @generated from rpc cloudless.api.CoordinatorService.GetPlan
+   */
+  getPlan: {
+    methodKind: "unary";
+    input: typeof GetPlanRequestSchema;
+    output: typeof PlanSchema;
+  },
+  /**
+   * Carries out a plan as it was shown, all of it or nothing. ABORTED when what it read has changed.
+   *
+   * @generated from rpc cloudless.api.CoordinatorService.ExecutePlan
+   */
+  executePlan: {
+    methodKind: "unary";
+    input: typeof ExecutePlanRequestSchema;
+    output: typeof ExecutePlanResponseSchema;
   },
   /**
    * @generated from rpc cloudless.api.CoordinatorService.ListEndpoints

@@ -9,15 +9,15 @@ import { enumDesc, fileDesc, messageDesc } from "@bufbuild/protobuf/codegenv2";
 import { file_buf_validate_validate } from "@bufbuild/protovalidate/gen/buf/validate/validate_pb.js";
 import type { Taint } from "./workload_pb.js";
 import { file_cloudless_api_workload } from "./workload_pb.js";
-import type { Timestamp } from "@bufbuild/protobuf/wkt";
-import { file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
+import type { Duration, Timestamp } from "@bufbuild/protobuf/wkt";
+import { file_google_protobuf_duration, file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
 import type { Message } from "@bufbuild/protobuf";
 
 /**
  * Describes the file cloudless/api/node.proto.
  */
 export const file_cloudless_api_node: GenFile = /*@__PURE__*/
-  fileDesc("ChhjbG91ZGxlc3MvYXBpL25vZGUucHJvdG8SDWNsb3VkbGVzcy5hcGkitQIKBE5vZGUSCgoCaWQYASABKAkSDgoGcmVnaW9uGAIgASgJEgwKBHpvbmUYAyABKAkSLwoGbGFiZWxzGAQgAygLMh8uY2xvdWRsZXNzLmFwaS5Ob2RlLkxhYmVsc0VudHJ5EiQKBnRhaW50cxgFIAMoCzIULmNsb3VkbGVzcy5hcGkuVGFpbnQSEAoIY29yZG9uZWQYBiABKAgSEAoIZHJhaW5pbmcYByABKAgSKQoGc3RhdHVzGAggASgLMhkuY2xvdWRsZXNzLmFwaS5Ob2RlU3RhdHVzEi4KCmNyZWF0ZWRfYXQYCSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wGi0KC0xhYmVsc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEiiAUKCk5vZGVTdGF0dXMSLgoFcGhhc2UYASABKA4yHy5jbG91ZGxlc3MuYXBpLk5vZGVTdGF0dXMuUGhhc2USLAoKY29uZGl0aW9ucxgCIAMoCzIYLmNsb3VkbGVzcy5hcGkuQ29uZGl0aW9uEi0KCGNhcGFjaXR5GAMgASgLMhsuY2xvdWRsZXNzLmFwaS5Ob2RlQ2FwYWNpdHkSLgoJYWxsb2NhdGVkGAQgASgLMhsuY2xvdWRsZXNzLmFwaS5Ob2RlQ2FwYWNpdHkSLQoIcmVzZXJ2ZWQYBSABKAsyGy5jbG91ZGxlc3MuYXBpLk5vZGVDYXBhY2l0eRInCgV1c2FnZRgGIAEoCzIYLmNsb3VkbGVzcy5hcGkuTm9kZVVzYWdlEhQKDGNhcGFiaWxpdGllcxgHIAMoCRIVCg1yZXBsaWNhX2NvdW50GAggASgFEhQKDG1heF9yZXBsaWNhcxgJIAEoBRIVCg1hZ2VudF92ZXJzaW9uGAogASgJEhQKDGFyY2hpdGVjdHVyZRgLIAEoCRIYChBvcGVyYXRpbmdfc3lzdGVtGAwgASgJEhUKDWFnZW50X2FkZHJlc3MYDSABKAkSMwoPY29ubmVjdGVkX3NpbmNlGA4gASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBItCglsYXN0X3NlZW4YDyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhMKC3JlbGlhYmlsaXR5GBAgASgBEg4KBnJlYXNvbhgRIAEoCSI7CgVQaGFzZRILCgdVTktOT1dOEAASCQoFUkVBRFkQARIQCgxESVNDT05ORUNURUQQAhIICgRMT1NUEAMivQEKCUNvbmRpdGlvbhIrCgR0eXBlGAEgASgOMh0uY2xvdWRsZXNzLmFwaS5Db25kaXRpb24uVHlwZRIOCgZzdGF0dXMYAiABKAgSDgoGcmVhc29uGAMgASgJImMKBFR5cGUSCQoFUkVBRFkQABITCg9NRU1PUllfUFJFU1NVUkUQARIRCg1ESVNLX1BSRVNTVVJFEAISFwoTTkVUV09SS19VTkFWQUlMQUJMRRADEg8KC1FVQVJBTlRJTkVEEAQidAoMTm9kZUNhcGFjaXR5EhIKCmNwdV9taWxsaXMYASABKAUSFAoMbWVtb3J5X2J5dGVzGAIgASgDEhUKDXN0b3JhZ2VfYnl0ZXMYAyABKAMSFQoNYmFuZHdpZHRoX2JwcxgEIAEoAxIMCgRncHVzGAUgASgFIkwKCU5vZGVVc2FnZRISCgpjcHVfbWlsbGlzGAEgASgFEhQKDG1lbW9yeV9ieXRlcxgCIAEoAxIVCg1zdG9yYWdlX2J5dGVzGAMgASgDIiwKDkdldE5vZGVSZXF1ZXN0EhoKB25vZGVfaWQYASABKAlCCbpIBnIEEAEYPyJxChBMaXN0Tm9kZXNSZXF1ZXN0EiAKDmxhYmVsX3NlbGVjdG9yGAEgASgJQgi6SAVyAxiAIBIdCglwYWdlX3NpemUYAiABKAVCCrpIBxoFGOgHKAASHAoKcGFnZV90b2tlbhgDIAEoCUIIukgFcgMYgAgiYgoRTGlzdE5vZGVzUmVzcG9uc2USIgoFbm9kZXMYASADKAsyEy5jbG91ZGxlc3MuYXBpLk5vZGUSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJEhAKCHJldmlzaW9uGAMgASgDIocBChFXYXRjaE5vZGVzUmVxdWVzdBIYCgdub2RlX2lkGAEgASgJQge6SARyAhg/EiAKDmxhYmVsX3NlbGVjdG9yGAIgASgJQgi6SAVyAxiAIBIfCg5hZnRlcl9yZXZpc2lvbhgDIAEoA0IHukgEIgIoABIVCg1pbmNsdWRlX3VzYWdlGAQgASgIIrcBChJXYXRjaE5vZGVzUmVzcG9uc2USNAoEa2luZBgBIAEoDjImLmNsb3VkbGVzcy5hcGkuV2F0Y2hOb2Rlc1Jlc3BvbnNlLktpbmQSIQoEbm9kZRgCIAEoCzITLmNsb3VkbGVzcy5hcGkuTm9kZRIQCghyZXZpc2lvbhgDIAEoAyI2CgRLaW5kEgcKA1BVVBAAEgsKB0RFTEVURUQQARIKCgZTWU5DRUQQAhIMCghCT09LTUFSSxADIoEEChFVcGRhdGVOb2RlUmVxdWVzdBIaCgdub2RlX2lkGAEgASgJQgm6SAZyBBABGD8SugEKCnNldF9sYWJlbHMYAiADKAsyLy5jbG91ZGxlc3MuYXBpLlVwZGF0ZU5vZGVSZXF1ZXN0LlNldExhYmVsc0VudHJ5QnW6SHKaAW8QgAEiNHIyEAEY/QEyK15bQS1aYS16MC05XShbQS1aYS16MC05Ll8vLV0qW0EtWmEtejAtOV0pPyQqNHIyGP0BMi1eKFtBLVphLXowLTldKFtBLVphLXowLTkuXy1dKltBLVphLXowLTldKT8pPyQSIAoNcmVtb3ZlX2xhYmVscxgDIAMoCUIJukgGkgEDEIABEjIKCnNldF90YWludHMYBCADKAsyFC5jbG91ZGxlc3MuYXBpLlRhaW50Qgi6SAWSAQIQQBIfCg1yZW1vdmVfdGFpbnRzGAUgAygJQgi6SAWSAQIQQBIaCgR6b25lGAYgASgJQge6SARyAhg/SACIAQESHAoGcmVnaW9uGAcgASgJQge6SARyAhg/SAGIAQESHAoKcmVxdWVzdF9pZBgIIAEoCUIIukgFcgMogAIaMAoOU2V0TGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4AUIHCgVfem9uZUIJCgdfcmVnaW9uIk0KEUNvcmRvbk5vZGVSZXF1ZXN0EhoKB25vZGVfaWQYASABKAlCCbpIBnIEEAEYPxIcCgpyZXF1ZXN0X2lkGAIgASgJQgi6SAVyAyiAAiJPChNVbmNvcmRvbk5vZGVSZXF1ZXN0EhoKB25vZGVfaWQYASABKAlCCbpIBnIEEAEYPxIcCgpyZXF1ZXN0X2lkGAIgASgJQgi6SAVyAyiAAiJMChBEcmFpbk5vZGVSZXF1ZXN0EhoKB25vZGVfaWQYASABKAlCCbpIBnIEEAEYPxIcCgpyZXF1ZXN0X2lkGAIgASgJQgi6SAVyAyiAAiJSChZDb25maXJtTm9kZUxvc3RSZXF1ZXN0EhoKB25vZGVfaWQYASABKAlCCbpIBnIEEAEYPxIcCgpyZXF1ZXN0X2lkGAIgASgJQgi6SAVyAyiAAiJcChFSZW1vdmVOb2RlUmVxdWVzdBIaCgdub2RlX2lkGAEgASgJQgm6SAZyBBABGD8SDQoFZm9yY2UYAiABKAgSHAoKcmVxdWVzdF9pZBgDIAEoCUIIukgFcgMogAIiFAoSUmVtb3ZlTm9kZVJlc3BvbnNlYgZwcm90bzM", [file_buf_validate_validate, file_cloudless_api_workload, file_google_protobuf_timestamp]);
+  fileDesc("ChhjbG91ZGxlc3MvYXBpL25vZGUucHJvdG8SDWNsb3VkbGVzcy5hcGkitQIKBE5vZGUSCgoCaWQYASABKAkSDgoGcmVnaW9uGAIgASgJEgwKBHpvbmUYAyABKAkSLwoGbGFiZWxzGAQgAygLMh8uY2xvdWRsZXNzLmFwaS5Ob2RlLkxhYmVsc0VudHJ5EiQKBnRhaW50cxgFIAMoCzIULmNsb3VkbGVzcy5hcGkuVGFpbnQSEAoIY29yZG9uZWQYBiABKAgSEAoIZHJhaW5pbmcYByABKAgSKQoGc3RhdHVzGAggASgLMhkuY2xvdWRsZXNzLmFwaS5Ob2RlU3RhdHVzEi4KCmNyZWF0ZWRfYXQYCSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wGi0KC0xhYmVsc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEiswUKCk5vZGVTdGF0dXMSLgoFcGhhc2UYASABKA4yHy5jbG91ZGxlc3MuYXBpLk5vZGVTdGF0dXMuUGhhc2USLAoKY29uZGl0aW9ucxgCIAMoCzIYLmNsb3VkbGVzcy5hcGkuQ29uZGl0aW9uEi0KCGNhcGFjaXR5GAMgASgLMhsuY2xvdWRsZXNzLmFwaS5Ob2RlQ2FwYWNpdHkSLgoJYWxsb2NhdGVkGAQgASgLMhsuY2xvdWRsZXNzLmFwaS5Ob2RlQ2FwYWNpdHkSLQoIcmVzZXJ2ZWQYBSABKAsyGy5jbG91ZGxlc3MuYXBpLk5vZGVDYXBhY2l0eRInCgV1c2FnZRgGIAEoCzIYLmNsb3VkbGVzcy5hcGkuTm9kZVVzYWdlEhQKDGNhcGFiaWxpdGllcxgHIAMoCRIVCg1yZXBsaWNhX2NvdW50GAggASgFEhQKDG1heF9yZXBsaWNhcxgJIAEoBRIVCg1hZ2VudF92ZXJzaW9uGAogASgJEhQKDGFyY2hpdGVjdHVyZRgLIAEoCRIYChBvcGVyYXRpbmdfc3lzdGVtGAwgASgJEhUKDWFnZW50X2FkZHJlc3MYDSABKAkSMwoPY29ubmVjdGVkX3NpbmNlGA4gASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBItCglsYXN0X3NlZW4YDyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhMKC3JlbGlhYmlsaXR5GBAgASgBEg4KBnJlYXNvbhgRIAEoCRIpCgVkcmFpbhgSIAEoCzIaLmNsb3VkbGVzcy5hcGkuRHJhaW5TdGF0dXMiOwoFUGhhc2USCwoHVU5LTk9XThAAEgkKBVJFQURZEAESEAoMRElTQ09OTkVDVEVEEAISCAoETE9TVBADIr0BCglDb25kaXRpb24SKwoEdHlwZRgBIAEoDjIdLmNsb3VkbGVzcy5hcGkuQ29uZGl0aW9uLlR5cGUSDgoGc3RhdHVzGAIgASgIEg4KBnJlYXNvbhgDIAEoCSJjCgRUeXBlEgkKBVJFQURZEAASEwoPTUVNT1JZX1BSRVNTVVJFEAESEQoNRElTS19QUkVTU1VSRRACEhcKE05FVFdPUktfVU5BVkFJTEFCTEUQAxIPCgtRVUFSQU5USU5FRBAEInQKDE5vZGVDYXBhY2l0eRISCgpjcHVfbWlsbGlzGAEgASgFEhQKDG1lbW9yeV9ieXRlcxgCIAEoAxIVCg1zdG9yYWdlX2J5dGVzGAMgASgDEhUKDWJhbmR3aWR0aF9icHMYBCABKAMSDAoEZ3B1cxgFIAEoBSJMCglOb2RlVXNhZ2USEgoKY3B1X21pbGxpcxgBIAEoBRIUCgxtZW1vcnlfYnl0ZXMYAiABKAMSFQoNc3RvcmFnZV9ieXRlcxgDIAEoAyIsCg5HZXROb2RlUmVxdWVzdBIaCgdub2RlX2lkGAEgASgJQgm6SAZyBBABGD8icQoQTGlzdE5vZGVzUmVxdWVzdBIgCg5sYWJlbF9zZWxlY3RvchgBIAEoCUIIukgFcgMYgCASHQoJcGFnZV9zaXplGAIgASgFQgq6SAcaBRjoBygAEhwKCnBhZ2VfdG9rZW4YAyABKAlCCLpIBXIDGIAIImIKEUxpc3ROb2Rlc1Jlc3BvbnNlEiIKBW5vZGVzGAEgAygLMhMuY2xvdWRsZXNzLmFwaS5Ob2RlEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCRIQCghyZXZpc2lvbhgDIAEoAyKHAQoRV2F0Y2hOb2Rlc1JlcXVlc3QSGAoHbm9kZV9pZBgBIAEoCUIHukgEcgIYPxIgCg5sYWJlbF9zZWxlY3RvchgCIAEoCUIIukgFcgMYgCASHwoOYWZ0ZXJfcmV2aXNpb24YAyABKANCB7pIBCICKAASFQoNaW5jbHVkZV91c2FnZRgEIAEoCCK3AQoSV2F0Y2hOb2Rlc1Jlc3BvbnNlEjQKBGtpbmQYASABKA4yJi5jbG91ZGxlc3MuYXBpLldhdGNoTm9kZXNSZXNwb25zZS5LaW5kEiEKBG5vZGUYAiABKAsyEy5jbG91ZGxlc3MuYXBpLk5vZGUSEAoIcmV2aXNpb24YAyABKAMiNgoES2luZBIHCgNQVVQQABILCgdERUxFVEVEEAESCgoGU1lOQ0VEEAISDAoIQk9PS01BUksQAyKBBAoRVXBkYXRlTm9kZVJlcXVlc3QSGgoHbm9kZV9pZBgBIAEoCUIJukgGcgQQARg/EroBCgpzZXRfbGFiZWxzGAIgAygLMi8uY2xvdWRsZXNzLmFwaS5VcGRhdGVOb2RlUmVxdWVzdC5TZXRMYWJlbHNFbnRyeUJ1ukhymgFvEIABIjRyMhABGP0BMiteW0EtWmEtejAtOV0oW0EtWmEtejAtOS5fLy1dKltBLVphLXowLTldKT8kKjRyMhj9ATItXihbQS1aYS16MC05XShbQS1aYS16MC05Ll8tXSpbQS1aYS16MC05XSk/KT8kEiAKDXJlbW92ZV9sYWJlbHMYAyADKAlCCbpIBpIBAxCAARIyCgpzZXRfdGFpbnRzGAQgAygLMhQuY2xvdWRsZXNzLmFwaS5UYWludEIIukgFkgECEEASHwoNcmVtb3ZlX3RhaW50cxgFIAMoCUIIukgFkgECEEASGgoEem9uZRgGIAEoCUIHukgEcgIYP0gAiAEBEhwKBnJlZ2lvbhgHIAEoCUIHukgEcgIYP0gBiAEBEhwKCnJlcXVlc3RfaWQYCCABKAlCCLpIBXIDKIACGjAKDlNldExhYmVsc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAFCBwoFX3pvbmVCCQoHX3JlZ2lvbiJNChFDb3Jkb25Ob2RlUmVxdWVzdBIaCgdub2RlX2lkGAEgASgJQgm6SAZyBBABGD8SHAoKcmVxdWVzdF9pZBgCIAEoCUIIukgFcgMogAIiTwoTVW5jb3Jkb25Ob2RlUmVxdWVzdBIaCgdub2RlX2lkGAEgASgJQgm6SAZyBBABGD8SHAoKcmVxdWVzdF9pZBgCIAEoCUIIukgFcgMogAIimQEKEERyYWluTm9kZVJlcXVlc3QSGgoHbm9kZV9pZBgBIAEoCUIJukgGcgQQARg/EhwKCnJlcXVlc3RfaWQYAiABKAlCCLpIBXIDKIACEjwKCGRlYWRsaW5lGAMgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uQg+6SAyqAQkiBQiAmp4BMgASDQoFZm9yY2UYBCABKAgimAIKC0RyYWluU3RhdHVzEi8KBXBoYXNlGAEgASgOMiAuY2xvdWRsZXNzLmFwaS5EcmFpblN0YXR1cy5QaGFzZRIuCgpzdGFydGVkX2F0GAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIsCghkZWFkbGluZRgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDQoFZm9yY2UYBCABKAgSDQoFdG90YWwYBSABKAUSEQoJcmVtYWluaW5nGAYgASgFEg8KB3dhaXRpbmcYByADKAkiOAoFUGhhc2USCAoETk9ORRAAEgwKCERSQUlOSU5HEAESCwoHRFJBSU5FRBACEgoKBkZBSUxFRBADIlIKFkNvbmZpcm1Ob2RlTG9zdFJlcXVlc3QSGgoHbm9kZV9pZBgBIAEoCUIJukgGcgQQARg/EhwKCnJlcXVlc3RfaWQYAiABKAlCCLpIBXIDKIACIlwKEVJlbW92ZU5vZGVSZXF1ZXN0EhoKB25vZGVfaWQYASABKAlCCbpIBnIEEAEYPxINCgVmb3JjZRgCIAEoCBIcCgpyZXF1ZXN0X2lkGAMgASgJQgi6SAVyAyiAAiIUChJSZW1vdmVOb2RlUmVzcG9uc2ViBnByb3RvMw", [file_buf_validate_validate, file_cloudless_api_workload, file_google_protobuf_duration, file_google_protobuf_timestamp]);
 
 /**
  * @generated from message cloudless.api.Node
@@ -178,6 +178,13 @@ export type NodeStatus = Message<"cloudless.api.NodeStatus"> & {
    * @generated from field: string reason = 17;
    */
   reason: string;
+
+  /**
+   * Of the drain that is under way, or was last.
+   *
+   * @generated from field: cloudless.api.DrainStatus drain = 18;
+   */
+  drain?: DrainStatus | undefined;
 };
 
 /**
@@ -652,7 +659,8 @@ export const UncordonNodeRequestSchema: GenMessage<UncordonNodeRequest> = /*@__P
   messageDesc(file_cloudless_api_node, 12);
 
 /**
- * Cordons the node and replaces each of its replicas elsewhere, within every workload's min_available.
+ * Cordons the node and replaces each of its replicas elsewhere, within every workload's min_available. For a node that is being
+ * drained already, `deadline` and `force` take the place of those it has; a request with neither changes nothing.
  *
  * @generated from message cloudless.api.DrainNodeRequest
  */
@@ -668,6 +676,21 @@ export type DrainNodeRequest = Message<"cloudless.api.DrainNodeRequest"> & {
    * @generated from field: string request_id = 2;
    */
   requestId: string;
+
+  /**
+   * How long it may take. After that it gives up and the node stays cordoned, or, with `force`, stops what is left whatever
+   * the floors. Absent: without end.
+   *
+   * @generated from field: google.protobuf.Duration deadline = 3;
+   */
+  deadline?: Duration | undefined;
+
+  /**
+   * Stops what is left without regard to min_available: at the deadline, or at once when there is none.
+   *
+   * @generated from field: bool force = 4;
+   */
+  force: boolean;
 };
 
 /**
@@ -676,6 +699,98 @@ export type DrainNodeRequest = Message<"cloudless.api.DrainNodeRequest"> & {
  */
 export const DrainNodeRequestSchema: GenMessage<DrainNodeRequest> = /*@__PURE__*/
   messageDesc(file_cloudless_api_node, 13);
+
+/**
+ * How far a drain is.
+ *
+ * @generated from message cloudless.api.DrainStatus
+ */
+export type DrainStatus = Message<"cloudless.api.DrainStatus"> & {
+  /**
+   * @generated from field: cloudless.api.DrainStatus.Phase phase = 1;
+   */
+  phase: DrainStatus_Phase;
+
+  /**
+   * @generated from field: google.protobuf.Timestamp started_at = 2;
+   */
+  startedAt?: Timestamp | undefined;
+
+  /**
+   * Absent: it has none.
+   *
+   * @generated from field: google.protobuf.Timestamp deadline = 3;
+   */
+  deadline?: Timestamp | undefined;
+
+  /**
+   * @generated from field: bool force = 4;
+   */
+  force: boolean;
+
+  /**
+   * Replicas it began with, and those still on the node.
+   *
+   * @generated from field: int32 total = 5;
+   */
+  total: number;
+
+  /**
+   * @generated from field: int32 remaining = 6;
+   */
+  remaining: number;
+
+  /**
+   * Why each workload that is left waits: `default/web: 2 replicas: 3 of 3 ready are needed`.
+   *
+   * @generated from field: repeated string waiting = 7;
+   */
+  waiting: string[];
+};
+
+/**
+ * Describes the message cloudless.api.DrainStatus.
+ * Use `create(DrainStatusSchema)` to create a new message.
+ */
+export const DrainStatusSchema: GenMessage<DrainStatus> = /*@__PURE__*/
+  messageDesc(file_cloudless_api_node, 14);
+
+/**
+ * @generated from enum cloudless.api.DrainStatus.Phase
+ */
+export enum DrainStatus_Phase {
+  /**
+   * The node is not being drained.
+   *
+   * @generated from enum value: NONE = 0;
+   */
+  NONE = 0,
+
+  /**
+   * @generated from enum value: DRAINING = 1;
+   */
+  DRAINING = 1,
+
+  /**
+   * Nothing is left on the node; it stays cordoned.
+   *
+   * @generated from enum value: DRAINED = 2;
+   */
+  DRAINED = 2,
+
+  /**
+   * Its deadline has passed: nothing more is moved, and the node stays cordoned.
+   *
+   * @generated from enum value: FAILED = 3;
+   */
+  FAILED = 3,
+}
+
+/**
+ * Describes the enum cloudless.api.DrainStatus.Phase.
+ */
+export const DrainStatus_PhaseSchema: GenEnum<DrainStatus_Phase> = /*@__PURE__*/
+  enumDesc(file_cloudless_api_node, 14, 0);
 
 /**
  * Says that somebody has made sure that a LOST node is dead: what it ran is replaced at once, whatever holds that back (many
@@ -702,7 +817,7 @@ export type ConfirmNodeLostRequest = Message<"cloudless.api.ConfirmNodeLostReque
  * Use `create(ConfirmNodeLostRequestSchema)` to create a new message.
  */
 export const ConfirmNodeLostRequestSchema: GenMessage<ConfirmNodeLostRequest> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_node, 14);
+  messageDesc(file_cloudless_api_node, 15);
 
 /**
  * Forgets a node. It must be drained, or lost with `force`.
@@ -735,7 +850,7 @@ export type RemoveNodeRequest = Message<"cloudless.api.RemoveNodeRequest"> & {
  * Use `create(RemoveNodeRequestSchema)` to create a new message.
  */
 export const RemoveNodeRequestSchema: GenMessage<RemoveNodeRequest> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_node, 15);
+  messageDesc(file_cloudless_api_node, 16);
 
 /**
  * @generated from message cloudless.api.RemoveNodeResponse
@@ -748,5 +863,5 @@ export type RemoveNodeResponse = Message<"cloudless.api.RemoveNodeResponse"> & {
  * Use `create(RemoveNodeResponseSchema)` to create a new message.
  */
 export const RemoveNodeResponseSchema: GenMessage<RemoveNodeResponse> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_node, 16);
+  messageDesc(file_cloudless_api_node, 17);
 

@@ -6,9 +6,13 @@
 
 import type { GenFile, GenMessage } from "@bufbuild/protobuf/codegenv2";
 import { fileDesc, messageDesc } from "@bufbuild/protobuf/codegenv2";
+import type { Plan } from "../api/coordinator_service_pb.js";
+import { file_cloudless_api_coordinator_service } from "../api/coordinator_service_pb.js";
+import type { DrainStatus_Phase } from "../api/node_pb.js";
+import { file_cloudless_api_node } from "../api/node_pb.js";
 import type { Hello } from "../api/session_pb.js";
 import { file_cloudless_api_session } from "../api/session_pb.js";
-import type { Endpoint, ReplicaStatus_Phase, RolloutStatus_Phase, Taint, WorkloadSpec } from "../api/workload_pb.js";
+import type { Endpoint, ReplicaStatus_Phase, Rollout_Strategy, RolloutFailure, RolloutStatus_Phase, Taint, WorkloadSpec } from "../api/workload_pb.js";
 import { file_cloudless_api_workload } from "../api/workload_pb.js";
 import type { Duration, Timestamp } from "@bufbuild/protobuf/wkt";
 import { file_google_protobuf_duration, file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
@@ -18,7 +22,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file cloudless/store/records.proto.
  */
 export const file_cloudless_store_records: GenFile = /*@__PURE__*/
-  fileDesc("Ch1jbG91ZGxlc3Mvc3RvcmUvcmVjb3Jkcy5wcm90bxIPY2xvdWRsZXNzLnN0b3JlIrwBCg1DbHVzdGVyUmVjb3JkEhIKCmNsdXN0ZXJfaWQYASABKAkSFgoOc2NoZW1hX3ZlcnNpb24YAiABKAUSLgoKY3JlYXRlZF9hdBgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASHQoVb3JkZXJfcmV2aXNpb25fb2Zmc2V0GAQgASgDEjAKCHJlc3RvcmVkGAUgASgLMh4uY2xvdWRsZXNzLnN0b3JlLlJlc3RvcmVkU3RhdGUihwEKDVJlc3RvcmVkU3RhdGUSDwoHbm9kZV9pZBgBIAEoCRIVCg1oaWdoZXN0X2Vwb2NoGAIgASgDEh4KFmhpZ2hlc3Rfb3JkZXJfcmV2aXNpb24YAyABKAMSLgoKbm90aWNlZF9hdBgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiWwoMTGVhZGVyUmVjb3JkEg0KBWVwb2NoGAEgASgDEg4KBmhvbGRlchgCIAEoCRIsCgdlYXJsaWVyGAMgAygLMhsuY2xvdWRsZXNzLnN0b3JlLkxlYWRlcnNoaXAiMwoKTGVhZGVyc2hpcBINCgVlcG9jaBgBIAEoAxIWCg5vcmRlcl9yZXZpc2lvbhgCIAEoAyKNAgoOV29ya2xvYWRSZWNvcmQSCwoDdWlkGAEgASgJEhEKCW5hbWVzcGFjZRgCIAEoCRIMCgRuYW1lGAMgASgJEikKBHNwZWMYBCABKAsyGy5jbG91ZGxlc3MuYXBpLldvcmtsb2FkU3BlYxISCgpnZW5lcmF0aW9uGAUgASgDEg8KB3ZlcnNpb24YBiABKAUSLgoKY3JlYXRlZF9hdBgHIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASOQoVZGVsZXRpb25fcmVxdWVzdGVkX2F0GAggASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBISCgpyZXF1ZXN0X2lkGAkgASgJIn8KDVZlcnNpb25SZWNvcmQSDwoHdmVyc2lvbhgBIAEoBRItCgh0ZW1wbGF0ZRgCIAEoCzIbLmNsb3VkbGVzcy5hcGkuV29ya2xvYWRTcGVjEi4KCmNyZWF0ZWRfYXQYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIscCCg1Db250cm9sUmVjb3JkEgsKA3VpZBgBIAEoCRIVCg1uZXh0X3NlcXVlbmNlGAIgASgDEhsKE29ic2VydmVkX2dlbmVyYXRpb24YAyABKAMSFgoOYWN0aXZlX3ZlcnNpb24YBCABKAUSOQoNcm9sbG91dF9waGFzZRgFIAEoDjIiLmNsb3VkbGVzcy5hcGkuUm9sbG91dFN0YXR1cy5QaGFzZRIWCg5yb2xsb3V0X3JlYXNvbhgGIAEoCRI8CgdiYWNrb2ZmGAcgAygLMisuY2xvdWRsZXNzLnN0b3JlLkNvbnRyb2xSZWNvcmQuQmFja29mZkVudHJ5GkwKDEJhY2tvZmZFbnRyeRILCgNrZXkYASABKAUSKwoFdmFsdWUYAiABKAsyHC5jbG91ZGxlc3Muc3RvcmUuU2xvdEJhY2tvZmY6AjgBIk8KC1Nsb3RCYWNrb2ZmEhAKCGZhaWx1cmVzGAEgASgFEi4KCm5vdF9iZWZvcmUYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wItgFCg1SZXBsaWNhUmVjb3JkEgoKAmlkGAEgASgJEgsKA3VpZBgCIAEoCRIQCghzZXF1ZW5jZRgDIAEoAxIMCgRzbG90GAQgASgFEg8KB3ZlcnNpb24YBSABKAUSDwoHbm9kZV9pZBgGIAEoCRIXCg9kZXNpcmVkX3J1bm5pbmcYByABKAgSMQoFcGhhc2UYCCABKA4yIi5jbG91ZGxlc3MuYXBpLlJlcGxpY2FTdGF0dXMuUGhhc2USDQoFcmVhZHkYCSABKAgSDgoGcmVhc29uGAogASgJEhQKDGNvbnRhaW5lcl9pZBgLIAEoCRIQCghyZXN0YXJ0cxgMIAEoBRIqCgllbmRwb2ludHMYDSADKAsyFy5jbG91ZGxlc3MuYXBpLkVuZHBvaW50Ei4KCmNyZWF0ZWRfYXQYDiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi8KC3JlYWR5X3NpbmNlGA8gASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIbCg5sYXN0X2V4aXRfY29kZRgQIAEoBUgAiAEBEhYKDm9yZGVyX3JldmlzaW9uGBEgASgDEgwKBGxvc3QYEiABKAgSKwoHbG9zdF9hdBgTIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEwoLc3RvcF9yZWFzb24YFCABKAkSHQoVZWFybGllcl9jb250YWluZXJfaWRzGBUgAygJEi0KCnN0b3BfYWZ0ZXIYHiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SLQoKbG9zdF9hZnRlchgfIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIeChZzdG9wX2FmdGVyX3VuY29uZmlybWVkGCAgASgIEhcKD2xhc3RfZW5kX3JlYXNvbhgWIAEoCUIRCg9fbGFzdF9leGl0X2NvZGUixgMKCk5vZGVSZWNvcmQSCgoCaWQYASABKAkSEwoLaW5zdGFuY2VfaWQYAiABKAkSLgoKY3JlYXRlZF9hdBgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASNwoGbGFiZWxzGAQgAygLMicuY2xvdWRsZXNzLnN0b3JlLk5vZGVSZWNvcmQuTGFiZWxzRW50cnkSFgoOcmVtb3ZlZF9sYWJlbHMYBSADKAkSJAoGdGFpbnRzGAYgAygLMhQuY2xvdWRsZXNzLmFwaS5UYWludBIWCg5yZW1vdmVkX3RhaW50cxgNIAMoCRIRCgR6b25lGAcgASgJSACIAQESEwoGcmVnaW9uGAggASgJSAGIAQESEAoIY29yZG9uZWQYCSABKAgSEAoIZHJhaW5pbmcYCiABKAgSIwoFaGVsbG8YCyABKAsyFC5jbG91ZGxlc3MuYXBpLkhlbGxvEgwKBGxvc3QYDCABKAgSFgoObG9zc19jb25maXJtZWQYDiABKAgaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4AUIHCgVfem9uZUIJCgdfcmVnaW9uIoIBCg1SZXF1ZXN0UmVjb3JkEg4KBm1ldGhvZBgBIAEoCRIRCglib2R5X2hhc2gYAiABKAwSFAoMd29ya2xvYWRfdWlkGAMgASgJEhAKCHJlc3BvbnNlGAQgASgMEiYKAmF0GAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcGIGcHJvdG8z", [file_cloudless_api_session, file_cloudless_api_workload, file_google_protobuf_duration, file_google_protobuf_timestamp]);
+  fileDesc("Ch1jbG91ZGxlc3Mvc3RvcmUvcmVjb3Jkcy5wcm90bxIPY2xvdWRsZXNzLnN0b3JlIrwBCg1DbHVzdGVyUmVjb3JkEhIKCmNsdXN0ZXJfaWQYASABKAkSFgoOc2NoZW1hX3ZlcnNpb24YAiABKAUSLgoKY3JlYXRlZF9hdBgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASHQoVb3JkZXJfcmV2aXNpb25fb2Zmc2V0GAQgASgDEjAKCHJlc3RvcmVkGAUgASgLMh4uY2xvdWRsZXNzLnN0b3JlLlJlc3RvcmVkU3RhdGUihwEKDVJlc3RvcmVkU3RhdGUSDwoHbm9kZV9pZBgBIAEoCRIVCg1oaWdoZXN0X2Vwb2NoGAIgASgDEh4KFmhpZ2hlc3Rfb3JkZXJfcmV2aXNpb24YAyABKAMSLgoKbm90aWNlZF9hdBgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiWwoMTGVhZGVyUmVjb3JkEg0KBWVwb2NoGAEgASgDEg4KBmhvbGRlchgCIAEoCRIsCgdlYXJsaWVyGAMgAygLMhsuY2xvdWRsZXNzLnN0b3JlLkxlYWRlcnNoaXAiMwoKTGVhZGVyc2hpcBINCgVlcG9jaBgBIAEoAxIWCg5vcmRlcl9yZXZpc2lvbhgCIAEoAyKNAgoOV29ya2xvYWRSZWNvcmQSCwoDdWlkGAEgASgJEhEKCW5hbWVzcGFjZRgCIAEoCRIMCgRuYW1lGAMgASgJEikKBHNwZWMYBCABKAsyGy5jbG91ZGxlc3MuYXBpLldvcmtsb2FkU3BlYxISCgpnZW5lcmF0aW9uGAUgASgDEg8KB3ZlcnNpb24YBiABKAUSLgoKY3JlYXRlZF9hdBgHIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASOQoVZGVsZXRpb25fcmVxdWVzdGVkX2F0GAggASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBISCgpyZXF1ZXN0X2lkGAkgASgJItABCg1WZXJzaW9uUmVjb3JkEg8KB3ZlcnNpb24YASABKAUSLQoIdGVtcGxhdGUYAiABKAsyGy5jbG91ZGxlc3MuYXBpLldvcmtsb2FkU3BlYxIuCgpjcmVhdGVkX2F0GAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIvCgphc193cml0dGVuGAQgASgLMhsuY2xvdWRsZXNzLmFwaS5Xb3JrbG9hZFNwZWMSDwoHc2FtZV9hcxgFIAEoBRINCgVjYXVzZRgGIAEoCSKQAwoNQ29udHJvbFJlY29yZBILCgN1aWQYASABKAkSFQoNbmV4dF9zZXF1ZW5jZRgCIAEoAxIbChNvYnNlcnZlZF9nZW5lcmF0aW9uGAMgASgDEhYKDmFjdGl2ZV92ZXJzaW9uGAQgASgFEjkKDXJvbGxvdXRfcGhhc2UYBSABKA4yIi5jbG91ZGxlc3MuYXBpLlJvbGxvdXRTdGF0dXMuUGhhc2USFgoOcm9sbG91dF9yZWFzb24YBiABKAkSPAoHYmFja29mZhgHIAMoCzIrLmNsb3VkbGVzcy5zdG9yZS5Db250cm9sUmVjb3JkLkJhY2tvZmZFbnRyeRIvCgdyb2xsb3V0GAggASgLMh4uY2xvdWRsZXNzLnN0b3JlLlJvbGxvdXRSZWNvcmQSFgoOcGF1c2VkX3ZlcnNpb24YCSABKAUaTAoMQmFja29mZkVudHJ5EgsKA2tleRgBIAEoBRIrCgV2YWx1ZRgCIAEoCzIcLmNsb3VkbGVzcy5zdG9yZS5TbG90QmFja29mZjoCOAEi1gQKDVJvbGxvdXRSZWNvcmQSDwoHdmVyc2lvbhgBIAEoBRIUCgxmcm9tX3ZlcnNpb24YAiABKAUSMQoIc3RyYXRlZ3kYAyABKA4yHy5jbG91ZGxlc3MuYXBpLlJvbGxvdXQuU3RyYXRlZ3kSLgoKc3RhcnRlZF9hdBgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEgoKc3RlcHNfZG9uZRgFIAEoBRIzCg9zdGVwX3JlYWNoZWRfYXQYBiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhsKE3dhaXRzX2Zvcl9wcm9tb3Rpb24YByABKAgSEAoIcHJvbW90ZWQYCCABKAgSEgoKZmFpbGVkX25ldxgJIAEoBRIQCghwcm9ncmVzcxgKIAEoAxIvCgtwcm9ncmVzc19hdBgLIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLwoLc3dpdGNoZWRfYXQYDCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi4KB2ZhaWx1cmUYDSABKAsyHS5jbG91ZGxlc3MuYXBpLlJvbGxvdXRGYWlsdXJlEhIKCnJvbGxzX2JhY2sYDiABKAUSEAoIZm9yZ2l2ZW4YDyABKAUSDQoFcmV0cnkYECABKAgSEwoLZmFpbGVkX2dvbmUYESABKAUSFgoOZmlyc3Rfc2VxdWVuY2UYEiABKAMSKQoFdW50aWwYEyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIh0KDkV2aWRlbmNlUmVjb3JkEgsKA3VpZBgBIAEoCSJACgpQbGFuUmVjb3JkEiEKBHBsYW4YASABKAsyEy5jbG91ZGxlc3MuYXBpLlBsYW4SDwoHb3V0Y29tZRgCIAEoDCJPCgtTbG90QmFja29mZhIQCghmYWlsdXJlcxgBIAEoBRIuCgpub3RfYmVmb3JlGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCKCBgoNUmVwbGljYVJlY29yZBIKCgJpZBgBIAEoCRILCgN1aWQYAiABKAkSEAoIc2VxdWVuY2UYAyABKAMSDAoEc2xvdBgEIAEoBRIPCgd2ZXJzaW9uGAUgASgFEg8KB25vZGVfaWQYBiABKAkSFwoPZGVzaXJlZF9ydW5uaW5nGAcgASgIEjEKBXBoYXNlGAggASgOMiIuY2xvdWRsZXNzLmFwaS5SZXBsaWNhU3RhdHVzLlBoYXNlEg0KBXJlYWR5GAkgASgIEg4KBnJlYXNvbhgKIAEoCRIUCgxjb250YWluZXJfaWQYCyABKAkSEAoIcmVzdGFydHMYDCABKAUSKgoJZW5kcG9pbnRzGA0gAygLMhcuY2xvdWRsZXNzLmFwaS5FbmRwb2ludBIuCgpjcmVhdGVkX2F0GA4gASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIvCgtyZWFkeV9zaW5jZRgPIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASGwoObGFzdF9leGl0X2NvZGUYECABKAVIAIgBARIWCg5vcmRlcl9yZXZpc2lvbhgRIAEoAxIMCgRsb3N0GBIgASgIEisKB2xvc3RfYXQYEyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhMKC3N0b3BfcmVhc29uGBQgASgJEh0KFWVhcmxpZXJfY29udGFpbmVyX2lkcxgVIAMoCRItCgpzdG9wX2FmdGVyGB4gASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEi0KCmxvc3RfYWZ0ZXIYHyABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SHgoWc3RvcF9hZnRlcl91bmNvbmZpcm1lZBggIAEoCBIXCg9sYXN0X2VuZF9yZWFzb24YFiABKAkSFAoMb25seV9ub2RlX2lkGBcgASgJEhIKCmxhc3RfbGluZXMYGCADKAlCEQoPX2xhc3RfZXhpdF9jb2RlIocFCgpOb2RlUmVjb3JkEgoKAmlkGAEgASgJEhMKC2luc3RhbmNlX2lkGAIgASgJEi4KCmNyZWF0ZWRfYXQYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjcKBmxhYmVscxgEIAMoCzInLmNsb3VkbGVzcy5zdG9yZS5Ob2RlUmVjb3JkLkxhYmVsc0VudHJ5EhYKDnJlbW92ZWRfbGFiZWxzGAUgAygJEiQKBnRhaW50cxgGIAMoCzIULmNsb3VkbGVzcy5hcGkuVGFpbnQSFgoOcmVtb3ZlZF90YWludHMYDSADKAkSEQoEem9uZRgHIAEoCUgAiAEBEhMKBnJlZ2lvbhgIIAEoCUgBiAEBEhAKCGNvcmRvbmVkGAkgASgIEhAKCGRyYWluaW5nGAogASgIEiMKBWhlbGxvGAsgASgLMhQuY2xvdWRsZXNzLmFwaS5IZWxsbxIMCgRsb3N0GAwgASgIEhYKDmxvc3NfY29uZmlybWVkGA4gASgIEisKBWRyYWluGA8gASgLMhwuY2xvdWRsZXNzLnN0b3JlLkRyYWluUmVjb3JkEkIKDHRhaW50c19zaW5jZRgQIAMoCzIsLmNsb3VkbGVzcy5zdG9yZS5Ob2RlUmVjb3JkLlRhaW50c1NpbmNlRW50cnkaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ARpOChBUYWludHNTaW5jZUVudHJ5EgsKA2tleRgBIAEoCRIpCgV2YWx1ZRgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXA6AjgBQgcKBV96b25lQgkKB19yZWdpb24iugEKC0RyYWluUmVjb3JkEi4KCnN0YXJ0ZWRfYXQYASABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEiwKCGRlYWRsaW5lGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBINCgVmb3JjZRgDIAEoCBINCgV0b3RhbBgEIAEoBRIvCgVwaGFzZRgFIAEoDjIgLmNsb3VkbGVzcy5hcGkuRHJhaW5TdGF0dXMuUGhhc2UiggEKDVJlcXVlc3RSZWNvcmQSDgoGbWV0aG9kGAEgASgJEhEKCWJvZHlfaGFzaBgCIAEoDBIUCgx3b3JrbG9hZF91aWQYAyABKAkSEAoIcmVzcG9uc2UYBCABKAwSJgoCYXQYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wYgZwcm90bzM", [file_cloudless_api_coordinator_service, file_cloudless_api_node, file_cloudless_api_session, file_cloudless_api_workload, file_google_protobuf_duration, file_google_protobuf_timestamp]);
 
 /**
  * /meta/cluster
@@ -241,6 +245,27 @@ export type VersionRecord = Message<"cloudless.store.VersionRecord"> & {
    * @generated from field: google.protobuf.Timestamp created_at = 3;
    */
   createdAt?: Timestamp | undefined;
+
+  /**
+   * As the user wrote it, without replicas, rollout, disconnect: what undo restores.
+   *
+   * @generated from field: cloudless.api.WorkloadSpec as_written = 4;
+   */
+  asWritten?: WorkloadSpec | undefined;
+
+  /**
+   * The oldest version with an equal template, when that is another one.
+   *
+   * @generated from field: int32 same_as = 5;
+   */
+  sameAs: number;
+
+  /**
+   * What brought it about, when that was no change of the spec: `undo to version 1`.
+   *
+   * @generated from field: string cause = 6;
+   */
+  cause: string;
 };
 
 /**
@@ -294,6 +319,20 @@ export type ControlRecord = Message<"cloudless.store.ControlRecord"> & {
    * @generated from field: map<int32, cloudless.store.SlotBackoff> backoff = 7;
    */
   backoff: { [key: number]: SlotBackoff };
+
+  /**
+   * The rollout that is or was under way last.
+   *
+   * @generated from field: cloudless.store.RolloutRecord rollout = 8;
+   */
+  rollout?: RolloutRecord | undefined;
+
+  /**
+   * The version whose rollout somebody has paused; 0: none.
+   *
+   * @generated from field: int32 paused_version = 9;
+   */
+  pausedVersion: number;
 };
 
 /**
@@ -302,6 +341,191 @@ export type ControlRecord = Message<"cloudless.store.ControlRecord"> & {
  */
 export const ControlRecordSchema: GenMessage<ControlRecord> = /*@__PURE__*/
   messageDesc(file_cloudless_store_records, 6);
+
+/**
+ * How far a rollout is. Its phase and reason are those of the control record.
+ *
+ * @generated from message cloudless.store.RolloutRecord
+ */
+export type RolloutRecord = Message<"cloudless.store.RolloutRecord"> & {
+  /**
+   * @generated from field: int32 version = 1;
+   */
+  version: number;
+
+  /**
+   * What was active when it began.
+   *
+   * @generated from field: int32 from_version = 2;
+   */
+  fromVersion: number;
+
+  /**
+   * @generated from field: cloudless.api.Rollout.Strategy strategy = 3;
+   */
+  strategy: Rollout_Strategy;
+
+  /**
+   * @generated from field: google.protobuf.Timestamp started_at = 4;
+   */
+  startedAt?: Timestamp | undefined;
+
+  /**
+   * Canary steps that are done.
+   *
+   * @generated from field: int32 steps_done = 5;
+   */
+  stepsDone: number;
+
+  /**
+   * Since when the step it is at has all its replicas ready.
+   *
+   * @generated from field: google.protobuf.Timestamp step_reached_at = 6;
+   */
+  stepReachedAt?: Timestamp | undefined;
+
+  /**
+   * It goes on when somebody promotes it.
+   *
+   * @generated from field: bool waits_for_promotion = 7;
+   */
+  waitsForPromotion: boolean;
+
+  /**
+   * Somebody has let it go on from where it waits.
+   *
+   * @generated from field: bool promoted = 8;
+   */
+  promoted: boolean;
+
+  /**
+   * Restarts and failures of new replicas so far.
+   *
+   * @generated from field: int32 failed_new = 9;
+   */
+  failedNew: number;
+
+  /**
+   * The best that was seen, and when: what the progress deadline counts from.
+   *
+   * @generated from field: int64 progress = 10;
+   */
+  progress: bigint;
+
+  /**
+   * @generated from field: google.protobuf.Timestamp progress_at = 11;
+   */
+  progressAt?: Timestamp | undefined;
+
+  /**
+   * BLUE_GREEN: when traffic was switched.
+   *
+   * @generated from field: google.protobuf.Timestamp switched_at = 12;
+   */
+  switchedAt?: Timestamp | undefined;
+
+  /**
+   * @generated from field: cloudless.api.RolloutFailure failure = 13;
+   */
+  failure?: RolloutFailure | undefined;
+
+  /**
+   * It goes back from this version, which failed.
+   *
+   * @generated from field: int32 rolls_back = 14;
+   */
+  rollsBack: number;
+
+  /**
+   * Failures of new replicas that were forgiven by a resume.
+   *
+   * @generated from field: int32 forgiven = 15;
+   */
+  forgiven: number;
+
+  /**
+   * Somebody wants a failed one to try again.
+   *
+   * @generated from field: bool retry = 16;
+   */
+  retry: boolean;
+
+  /**
+   * Failures of new replicas whose records are gone.
+   *
+   * @generated from field: int32 failed_gone = 17;
+   */
+  failedGone: number;
+
+  /**
+   * Replicas from this sequence on were made by it: only their failures count.
+   *
+   * @generated from field: int64 first_sequence = 18;
+   */
+  firstSequence: bigint;
+
+  /**
+   * When what it waits for by time has passed.
+   *
+   * @generated from field: google.protobuf.Timestamp until = 19;
+   */
+  until?: Timestamp | undefined;
+};
+
+/**
+ * Describes the message cloudless.store.RolloutRecord.
+ * Use `create(RolloutRecordSchema)` to create a new message.
+ */
+export const RolloutRecordSchema: GenMessage<RolloutRecord> = /*@__PURE__*/
+  messageDesc(file_cloudless_store_records, 7);
+
+/**
+ * /evidence/<uid>: rewritten by every transaction in which a replica of the workload stops being ready. Whoever stops a ready
+ * replica compares it: nothing that counted has gone meanwhile.
+ *
+ * @generated from message cloudless.store.EvidenceRecord
+ */
+export type EvidenceRecord = Message<"cloudless.store.EvidenceRecord"> & {
+  /**
+   * @generated from field: string uid = 1;
+   */
+  uid: string;
+};
+
+/**
+ * Describes the message cloudless.store.EvidenceRecord.
+ * Use `create(EvidenceRecordSchema)` to create a new message.
+ */
+export const EvidenceRecordSchema: GenMessage<EvidenceRecord> = /*@__PURE__*/
+  messageDesc(file_cloudless_store_records, 8);
+
+/**
+ * /plan/<id>
+ *
+ * @generated from message cloudless.store.PlanRecord
+ */
+export type PlanRecord = Message<"cloudless.store.PlanRecord"> & {
+  /**
+   * Its steps and placements may be cut short.
+   *
+   * @generated from field: cloudless.api.Plan plan = 1;
+   */
+  plan?: Plan | undefined;
+
+  /**
+   * SHA-256 of all that it says will become of the workloads.
+   *
+   * @generated from field: bytes outcome = 2;
+   */
+  outcome: Uint8Array;
+};
+
+/**
+ * Describes the message cloudless.store.PlanRecord.
+ * Use `create(PlanRecordSchema)` to create a new message.
+ */
+export const PlanRecordSchema: GenMessage<PlanRecord> = /*@__PURE__*/
+  messageDesc(file_cloudless_store_records, 9);
 
 /**
  * @generated from message cloudless.store.SlotBackoff
@@ -323,7 +547,7 @@ export type SlotBackoff = Message<"cloudless.store.SlotBackoff"> & {
  * Use `create(SlotBackoffSchema)` to create a new message.
  */
 export const SlotBackoffSchema: GenMessage<SlotBackoff> = /*@__PURE__*/
-  messageDesc(file_cloudless_store_records, 7);
+  messageDesc(file_cloudless_store_records, 10);
 
 /**
  * /replica/<uid>/<sequence>
@@ -467,6 +691,18 @@ export type ReplicaRecord = Message<"cloudless.store.ReplicaRecord"> & {
    * @generated from field: string last_end_reason = 22;
    */
   lastEndReason: string;
+
+  /**
+   * GLOBAL: the only node it may run on.
+   *
+   * @generated from field: string only_node_id = 23;
+   */
+  onlyNodeId: string;
+
+  /**
+   * @generated from field: repeated string last_lines = 24;
+   */
+  lastLines: string[];
 };
 
 /**
@@ -474,7 +710,7 @@ export type ReplicaRecord = Message<"cloudless.store.ReplicaRecord"> & {
  * Use `create(ReplicaRecordSchema)` to create a new message.
  */
 export const ReplicaRecordSchema: GenMessage<ReplicaRecord> = /*@__PURE__*/
-  messageDesc(file_cloudless_store_records, 8);
+  messageDesc(file_cloudless_store_records, 11);
 
 /**
  * /node/<id>
@@ -559,6 +795,20 @@ export type NodeRecord = Message<"cloudless.store.NodeRecord"> & {
    * @generated from field: bool loss_confirmed = 14;
    */
   lossConfirmed: boolean;
+
+  /**
+   * The drain that `draining` speaks of, or the last one.
+   *
+   * @generated from field: cloudless.store.DrainRecord drain = 15;
+   */
+  drain?: DrainRecord | undefined;
+
+  /**
+   * Since when its taints are there, by `key:effect number`.
+   *
+   * @generated from field: map<string, google.protobuf.Timestamp> taints_since = 16;
+   */
+  taintsSince: { [key: string]: Timestamp };
 };
 
 /**
@@ -566,7 +816,46 @@ export type NodeRecord = Message<"cloudless.store.NodeRecord"> & {
  * Use `create(NodeRecordSchema)` to create a new message.
  */
 export const NodeRecordSchema: GenMessage<NodeRecord> = /*@__PURE__*/
-  messageDesc(file_cloudless_store_records, 9);
+  messageDesc(file_cloudless_store_records, 12);
+
+/**
+ * A drain that was asked for.
+ *
+ * @generated from message cloudless.store.DrainRecord
+ */
+export type DrainRecord = Message<"cloudless.store.DrainRecord"> & {
+  /**
+   * @generated from field: google.protobuf.Timestamp started_at = 1;
+   */
+  startedAt?: Timestamp | undefined;
+
+  /**
+   * @generated from field: google.protobuf.Timestamp deadline = 2;
+   */
+  deadline?: Timestamp | undefined;
+
+  /**
+   * @generated from field: bool force = 3;
+   */
+  force: boolean;
+
+  /**
+   * @generated from field: int32 total = 4;
+   */
+  total: number;
+
+  /**
+   * @generated from field: cloudless.api.DrainStatus.Phase phase = 5;
+   */
+  phase: DrainStatus_Phase;
+};
+
+/**
+ * Describes the message cloudless.store.DrainRecord.
+ * Use `create(DrainRecordSchema)` to create a new message.
+ */
+export const DrainRecordSchema: GenMessage<DrainRecord> = /*@__PURE__*/
+  messageDesc(file_cloudless_store_records, 13);
 
 /**
  * /request/<id>: the result of a request, kept for an hour.
@@ -609,5 +898,5 @@ export type RequestRecord = Message<"cloudless.store.RequestRecord"> & {
  * Use `create(RequestRecordSchema)` to create a new message.
  */
 export const RequestRecordSchema: GenMessage<RequestRecord> = /*@__PURE__*/
-  messageDesc(file_cloudless_store_records, 10);
+  messageDesc(file_cloudless_store_records, 14);
 

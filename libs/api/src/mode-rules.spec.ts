@@ -1,0 +1,65 @@
+import type { MessageInitShape } from '@bufbuild/protobuf';
+import {
+  Rollout_Strategy as Strategy,
+  WorkloadSpec_Mode as Mode,
+  checkSameMode,
+  checkScalable,
+  checkSpec,
+  type WorkloadSpecSchema,
+} from './index.js';
+import { aSpec } from './testing/index.js';
+
+type Init = MessageInitShape<typeof WorkloadSpecSchema>;
+const global: Init = { command: ['a'], mode: Mode.GLOBAL };
+
+describe('a spec in mode GLOBAL', () => {
+  it.each<{ name: string; spec: Init; message: string }>([
+    {
+      name: 'a number of replicas',
+      spec: { replicas: 1 },
+      message: 'spec.replicas: is not for GLOBAL, which has one on each fitting node',
+    },
+    {
+      name: 'a spread',
+      spec: { placement: { spread: { topology: 'zone' } } },
+      message: 'spec.placement.spread: is not for GLOBAL, which is on each fitting node whatever its zone',
+    },
+    {
+      name: 'BLUE_GREEN',
+      spec: { rollout: { strategy: Strategy.BLUE_GREEN } },
+      message:
+        'spec.rollout.strategy: BLUE_GREEN is not for GLOBAL, which has no room for two sets of one on each node; use ROLLING_UPDATE or RECREATE',
+    },
+    {
+      name: 'canary steps',
+      spec: { rollout: { steps: [{ replicas: 1 }] } },
+      message: 'spec.rollout.steps: canary steps count replicas and are not for GLOBAL; leave them out',
+    },
+  ])('refuses $name', ({ spec, message }) => {
+    expect(() => checkSpec(aSpec({ ...global, ...spec }))).toThrow(message);
+    expect(() => checkSpec(aSpec({ ...global, ...spec, mode: Mode.REPLICATED }))).not.toThrow();
+  });
+
+  it.each<{ name: string; spec: Init }>([
+    { name: 'nothing more', spec: {} },
+    { name: 'RECREATE', spec: { rollout: { strategy: Strategy.RECREATE } } },
+    { name: 'limits', spec: { rollout: { maxUnavailable: 2, minAvailable: 3 } } },
+    { name: 'other placement', spec: { placement: { zones: ['a'], nodeSelector: { disk: 'ssd' } } } },
+  ])('accepts $name', ({ spec }) => {
+    expect(() => checkSpec(aSpec({ ...global, ...spec }))).not.toThrow();
+  });
+
+  it('cannot be scaled', () => {
+    expect(() => checkScalable(aSpec(global))).toThrow('replicas: is not for GLOBAL, which has one on each fitting node');
+    expect(() => checkScalable(aSpec({ command: ['a'] }))).not.toThrow();
+  });
+
+  it('stays in its mode', () => {
+    const [was, is] = [aSpec({ command: ['a'] }), aSpec(global)];
+    expect(() => checkSameMode(was, is)).toThrow(
+      'spec.mode: cannot change from REPLICATED to GLOBAL; create another workload, and delete this one when that is ready',
+    );
+    expect(() => checkSameMode(is, was)).toThrow('spec.mode: cannot change from GLOBAL to REPLICATED;');
+    expect(() => checkSameMode(is, is)).not.toThrow();
+  });
+});
