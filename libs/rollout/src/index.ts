@@ -1,7 +1,17 @@
 export { nextSteps } from './next-steps.js';
 export type { RolloutDecision, RolloutStep, WaitReason, WakeOn } from './next-steps.js';
-export type { RolloutObserved, RolloutReplica } from './observed.js';
+export type { RolloutObserved, RolloutReplica, RolloutStrategy } from './observed.js';
 export { impossibleLimits, resolveLimits, validateVoluntaryStop } from './limits.js';
 export type { RolloutLimits, RolloutLimitsSpec, VoluntaryStop } from './limits.js';
 export { layOut } from './lay-out.js';
-export type { LaidOut, LaidOutStep, LayOutVerdict } from './lay-out.js';
+export type { LaidOut, LaidOutStep, LayOutGrants, LayOutVerdict } from './lay-out.js';
+export { NO_ROLLOUT, advanceRollout, textOfMs } from './advance.js';
+export type {
+  RolloutAdvance,
+  RolloutNews,
+  RolloutPhase,
+  RolloutSettings,
+  RolloutSituation,
+  RolloutStage,
+  RolloutState,
+} from './advance.js';

@@ -1,21 +1,24 @@
-import { layOut, resolveLimits, type RolloutObserved } from './index.js';
+import { layOut, resolveLimits, type LaidOutStep, type LayOutGrants, type RolloutObserved } from './index.js';
 import { aReplica, anObserved, someReplicas } from './testing/builders.js';
 
-/** `+` adds, `-id` stops; decisions apart by `|`; each with ready and live counts after it. */
-const sketch = (observed: RolloutObserved): string[] =>
-  layOut(observed).steps.map(
-    ({ step, decision, ready, live }) =>
-      `${decision}: ${step.kind === 'createReplica' ? '+' : `-${step.replicaId}`} ${ready}/${live}`,
-  );
+const sign = (step: LaidOutStep['step']): string => {
+  if (step.kind === 'stopReplica') return `-${step.replicaId}`;
+  if (step.kind === 'createReplica') return step.nodeId === undefined ? `+v${step.version}` : `+v${step.version}@${step.nodeId}`;
+  return step.kind === 'switchVersion' ? `=v${step.version}` : `wait at ${step.updated}`;
+};
+
+/** `+` adds, `=` switches, `-id` stops; decisions apart by `|`; each with ready and live counts after it. */
+const sketch = (observed: RolloutObserved, grants?: LayOutGrants): string[] =>
+  layOut(observed, grants).steps.map(({ step, decision, ready, live }) => `${decision}: ${sign(step)} ${ready}/${live}`);
 
 describe('layOut', () => {
   it('shows an update that surges first', () => {
     expect(sketch(anObserved({ minAvailable: 3, replicas: someReplicas(3) }))).toEqual([
-      '0: + 3/4',
+      '0: +v2 3/4',
       '1: -w-3 3/4',
-      '2: + 3/4',
+      '2: +v2 3/4',
       '3: -w-2 3/4',
-      '4: + 3/4',
+      '4: +v2 3/4',
       '5: -w-1 3/4',
     ]);
   });
@@ -43,6 +46,62 @@ describe('layOut', () => {
     expect(layOut(anObserved({ want: 2, minAvailable: 1, replicas }))).toMatchObject({
       lowestReady: 1,
       verdict: { kind: 'completes' },
+    });
+  });
+
+  it('waits at canary steps, and ends there unless it is granted to go on', () => {
+    const canary = { baseVersion: 1, strategy: { kind: 'rollingUpdate', updated: 1 }, replicas: someReplicas(3) } as const;
+    expect(sketch(anObserved(canary))).toEqual(['0: +v2 3/4', '0: -w-3 2/4']);
+    expect(layOut(anObserved(canary)).verdict).toEqual({
+      kind: 'waits',
+      reason: { kind: 'stepReached', text: '1 of 3 replicas run version 2, as this step asks for' },
+    });
+    expect(sketch(anObserved(canary), { stages: [2] })).toEqual([
+      '0: +v2 3/4',
+      '0: -w-3 2/4',
+      '1: wait at 1 3/3',
+      '2: +v2 3/4',
+      '2: -w-2 2/4',
+      '3: wait at 2 3/3',
+      '4: +v2 3/4',
+      '4: -w-1 2/4',
+    ]);
+  });
+
+  it('shows the new set, the switch and the end of the former set of a blue/green rollout', () => {
+    const strategy = { kind: 'blueGreen', activeVersion: 1, maySwitch: false, keepVersion: 1 } as const;
+    const observed = anObserved({ want: 2, strategy, replicas: someReplicas(2) });
+    expect(sketch(observed)).toEqual(['0: +v2 2/3', '0: +v2 2/4']);
+    expect(layOut(observed).verdict).toMatchObject({ kind: 'waits', reason: { kind: 'promotion' } });
+    expect(sketch(observed, {})).toEqual(['0: +v2 2/3', '0: +v2 2/4', '1: =v2 2/4', '2: -w-2 2/4', '2: -w-1 2/4']);
+    const after = layOut({
+      ...observed,
+      strategy: { ...strategy, activeVersion: 2 },
+      replicas: [...someReplicas(2), ...someReplicas(2, { version: 2 }, 9)],
+    });
+    expect(after).toMatchObject({ steps: [], verdict: { kind: 'waits', reason: { kind: 'kept' } } });
+  });
+
+  it('shows that a recreate leaves nothing ready', () => {
+    const observed = anObserved({ want: 2, strategy: { kind: 'recreate' }, replicas: someReplicas(2) });
+    expect(sketch(observed)).toEqual(['0: -w-2 1/2', '0: -w-1 0/2', '1: +v2 0/1', '1: +v2 0/2']);
+    expect(layOut(observed)).toMatchObject({ verdict: { kind: 'completes' }, lowestReady: 0, highestLive: 2 });
+  });
+
+  it('names the node of each seat', () => {
+    const replicas = ['n1', 'n2'].map((nodeId, index) => aReplica(index + 1, { nodeId }));
+    expect(sketch(anObserved({ want: 2, minAvailable: 2, seats: ['n1', 'n2'], replicas }))).toEqual([
+      '0: +v2@n2 2/3',
+      '1: -w-2 2/3',
+      '2: +v2@n1 2/3',
+      '3: -w-1 2/3',
+    ]);
+  });
+
+  it('says that a pause holds it', () => {
+    expect(layOut(anObserved({ paused: true, replicas: someReplicas(3) }))).toMatchObject({
+      steps: [],
+      verdict: { kind: 'stuck', reason: { kind: 'paused', text: 'paused with 3 replicas of other versions' } },
     });
   });
 

@@ -1,21 +1,29 @@
-import { toReplicaId } from '@cloudless/base';
-import { nextSteps, type RolloutStep, type WaitReason } from './next-steps.js';
+import type { RolloutStep, WaitReason } from './decision.js';
+import { layOutBatches, plannedReplica, type Recorder } from './lay-out-batches.js';
+import { nextSteps } from './next-steps.js';
 import type { RolloutObserved, RolloutReplica } from './observed.js';
-import { movesOf, tallyOf, type Counts, type Tally } from './tally.js';
+import { countOf, isStaying } from './tally.js';
 
 /** One step of a rollout laid out ahead. */
 export interface LaidOutStep {
-  readonly step: RolloutStep;
+  /** What is done; or a canary step is reached and waits, and goes on. */
+  readonly step: RolloutStep | { readonly kind: 'stepReached'; readonly updated: number };
   /** Index of the decision it belongs to; the steps of one decision may be taken in any order. */
   readonly decision: number;
-  /** Freshly ready replicas guaranteed after this step. */
+  /** Freshly ready replicas guaranteed after this step; under blue/green only those of the active version. */
   readonly ready: number;
   /** Live replicas after this step, those still stopping included. */
   readonly live: number;
 }
 
-/** How a rollout ends when nothing fails. */
-export type LayOutVerdict = { readonly kind: 'completes' } | { readonly kind: 'stuck'; readonly reason: WaitReason };
+/** How a rollout ends when nothing fails: `waits` for a promotion or a time that it was not granted, or has no move left. */
+export type LayOutVerdict = { readonly kind: 'completes' } | { readonly kind: 'waits' | 'stuck'; readonly reason: WaitReason };
+
+/** What is taken for granted in a rollout laid out ahead: promotions, and that the waits of canary steps and after a switch pass. */
+export interface LayOutGrants {
+  /** The canary steps after `strategy.updated`, in order: so many of the new version. After the last all follow. Default none. */
+  readonly stages?: readonly number[];
+}
 
 /** The whole rollout ahead. */
 export interface LaidOut {
@@ -30,121 +38,132 @@ export interface LaidOut {
 /**
  * Lays out a whole rollout by taking every decision that `nextSteps` would take, in a world where nothing fails: between two
  * decisions every replica that stays becomes ready, every stop is confirmed, and silent nodes turn out to be alive.
- * Linear in replicas and steps, as the model counts instead of sorting the world anew for each decision.
+ * @param grants - Absent: it ends where a permission is waited for.
  */
-export function layOut(input: RolloutObserved): LaidOut {
-  const start = input.replicas.filter((replica) => !replica.lost).map(heard);
-  const tally = tallyOf({ ...input, replicas: start });
-  const model = new Model(tally, start.filter((replica) => replica.desired === 'stopped' && replica.draining).length);
-  let taken = 0;
-  for (let decision = 0; ; decision += 1) {
-    const { creates, readyStops } = movesOf(input, model.counts);
-    for (let created = 0; created < creates; created += 1) model.create(input.version, decision);
-    if (decision === 0) for (const victim of tally.unreadyVictims) model.stop(victim, decision);
-    for (const victim of tally.readyVictims.slice(taken, taken + readyStops)) model.stop(victim, decision);
-    taken += readyStops;
-    if (model.settled) break; // no step was taken, and time brings no other
-    model.settle();
+export function layOut(input: RolloutObserved, grants?: LayOutGrants): LaidOut {
+  const ahead = new Ahead(input);
+  const stages = (grants?.stages ?? []).values();
+  for (;;) {
+    const decision = nextSteps(ahead.observed);
+    if (decision.kind === 'converged') return ahead.laidOut({ kind: 'completes' });
+    if (decision.kind === 'steps') {
+      ahead.take(decision.steps);
+      ahead.settle();
+      if (!goesInBatches(ahead.observed)) continue;
+      const batches = layOutBatches(ahead.observed, ahead);
+      if (batches.isEnd) return ahead.laidOut({ kind: 'completes' });
+      ahead.become(batches.standing());
+    } else if (!ahead.isSettled) ahead.settle();
+    else if (decision.wakeOn.kind !== 'permission') return ahead.laidOut({ kind: 'stuck', reason: decision.reason });
+    else if (grants === undefined) return ahead.laidOut({ kind: 'waits', reason: decision.reason });
+    else ahead.goOn(stages);
   }
-  return {
-    steps: model.steps,
-    verdict: verdictOf(input, start, model.steps),
-    lowestReady: model.lowestReady,
-    highestLive: model.highestLive,
-  };
 }
 
-/** A world that only counts, so that a decision costs the same however many replicas there are. */
-class Model {
-  readonly steps: LaidOutStep[] = [];
-  readonly counts: Writable<Counts>;
-  lowestReady: number;
-  highestLive: number;
+/** Whether the rest may need a decision for each replica. Every other rollout is done in a handful. */
+const goesInBatches = ({ strategy, paused }: RolloutObserved): boolean =>
+  paused !== true && (strategy === undefined || strategy.kind === 'rollingUpdate');
 
-  constructor(
-    tally: Tally,
-    private leavingDraining: number,
-  ) {
-    const { live, ready, keepers, leaving, leavingReady, draining, surplusReady, drainingReady } = tally;
-    const outdatedReady = tally.readyVictims.length - surplusReady - drainingReady;
-    const unreadyStops = tally.unreadyVictims.length;
-    this.counts = {
-      live,
-      ready,
-      keepers,
-      leaving,
-      leavingReady,
-      draining,
-      surplusReady,
-      drainingReady,
-      outdatedReady,
-      unreadyStops,
-    };
-    this.lowestReady = ready;
-    this.highestLive = live;
+/** A world that is as the steps so far have made it. */
+class Ahead implements Recorder {
+  observed: RolloutObserved;
+  private readonly steps: LaidOutStep[] = [];
+  private decision = 0;
+  private ready = 0;
+  private live = 0;
+  private lowestReady: number;
+  private highestLive: number;
+
+  constructor(input: RolloutObserved) {
+    this.observed = input;
+    this.become(input.replicas.filter((replica) => !replica.lost).map(heard));
+    this.lowestReady = this.ready;
+    this.highestLive = this.live;
+  }
+
+  get count(): number {
+    return this.steps.length;
   }
 
   /** Whether time alone changes nothing more. */
-  get settled(): boolean {
-    return this.counts.leaving === 0 && this.counts.ready === this.counts.live;
+  get isSettled(): boolean {
+    return this.observed.replicas.every((replica) => replica.ready && replica.desired === 'running');
   }
 
-  create(version: number, decision: number): void {
-    this.counts.live += 1;
-    this.counts.keepers += 1;
-    this.record({ kind: 'createReplica', version }, decision);
-  }
-
-  stop(replica: RolloutReplica, decision: number): void {
-    const { counts } = this;
-    counts.leaving += 1;
-    if (replica.draining) this.leavingDraining += 1;
-    if (replica.ready) {
-      counts.ready -= 1;
-      counts.leavingReady += 1;
-      // The same order as in `readyVictims`.
-      if (counts.surplusReady > 0) counts.surplusReady -= 1;
-      else if (counts.drainingReady > 0) counts.drainingReady -= 1;
-      else counts.outdatedReady -= 1;
+  /** Takes all steps of one decision. */
+  take(steps: readonly RolloutStep[]): void {
+    const ids = new Set<string>(steps.map((step) => (step.kind === 'stopReplica' ? step.replicaId : '')));
+    const stopped = new Map<string, RolloutReplica>();
+    for (const replica of this.observed.replicas) if (ids.has(replica.id)) stopped.set(replica.id, replica);
+    const replicas = this.observed.replicas.map((one) => (stopped.has(one.id) ? ({ ...one, desired: 'stopped' } as const) : one));
+    for (const step of steps) {
+      if (step.kind === 'createReplica') replicas.push({ ...plannedReplica(step, this.count), ready: false });
+      if (step.kind === 'switchVersion') this.switchTo(step.version);
+      const before = step.kind === 'stopReplica' ? stopped.get(step.replicaId) : undefined;
+      this.record(step, before !== undefined && isCounted(this.observed, before));
     }
-    this.record({ kind: 'stopReplica', replicaId: replica.id }, decision);
+    this.observed = { ...this.observed, replicas };
+    this.endDecision();
+  }
+
+  record(step: LaidOutStep['step'], stopsReady = false): void {
+    if (step.kind === 'createReplica') this.live += 1;
+    if (stopsReady) this.ready -= 1;
+    this.steps.push({ step, decision: this.decision, ready: this.ready, live: this.live });
+    if (this.ready < this.lowestReady) this.lowestReady = this.ready;
+    if (this.live > this.highestLive) this.highestLive = this.live;
+  }
+
+  endDecision(standing?: number): void {
+    this.decision += 1;
+    if (standing !== undefined) this.live = this.ready = standing;
   }
 
   /** Lets every stop be confirmed and everything else become ready. */
   settle(): void {
-    const { counts } = this;
-    counts.live -= counts.leaving;
-    counts.draining -= this.leavingDraining;
-    this.leavingDraining = counts.leaving = counts.leavingReady = counts.unreadyStops = 0;
-    counts.ready = counts.live;
+    const standing: RolloutReplica[] = [];
+    for (const replica of this.observed.replicas)
+      if (replica.desired === 'running') standing.push(replica.ready ? replica : { ...replica, ready: true });
+    this.become(standing);
   }
 
-  private record(step: RolloutStep, decision: number): void {
-    const { ready, live } = this.counts;
-    this.steps.push({ step, decision, ready, live });
-    this.lowestReady = Math.min(this.lowestReady, ready);
-    this.highestLive = Math.max(this.highestLive, live);
+  become(replicas: readonly RolloutReplica[]): void {
+    this.observed = { ...this.observed, replicas };
+    this.live = replicas.length;
+    this.ready = countOf(replicas, (replica) => isCounted(this.observed, replica));
+  }
+
+  /** Permits what it waits for: the next canary step, a promotion, or the end of a pause. */
+  goOn(stages: Iterator<number>): void {
+    const { strategy } = this.observed;
+    if (strategy?.kind === 'blueGreen') {
+      const { activeVersion } = strategy;
+      this.observed = { ...this.observed, strategy: { kind: 'blueGreen', activeVersion, maySwitch: true } };
+    } else if (strategy?.kind === 'rollingUpdate') {
+      this.record({ kind: 'stepReached', updated: strategy.updated ?? this.observed.want });
+      this.endDecision();
+      const { done, value } = stages.next();
+      this.observed = { ...this.observed, strategy: { kind: 'rollingUpdate', ...(done === true ? {} : { updated: value }) } };
+    }
+  }
+
+  laidOut(verdict: LayOutVerdict): LaidOut {
+    const { steps, lowestReady, highestLive } = this;
+    return { steps, verdict, lowestReady, highestLive };
+  }
+
+  private switchTo(version: number): void {
+    const { strategy } = this.observed;
+    if (strategy?.kind !== 'blueGreen') return;
+    this.observed = { ...this.observed, strategy: { ...strategy, activeVersion: version } };
+    this.ready = countOf(this.observed.replicas, (replica) => isCounted(this.observed, replica));
   }
 }
 
-type Writable<T> = { -readonly [Key in keyof T]: T[Key] };
-
-/** Asks `nextSteps` about the world that the steps lead to. */
-function verdictOf(input: RolloutObserved, start: readonly RolloutReplica[], steps: readonly LaidOutStep[]): LayOutVerdict {
-  const stopped = new Set(steps.map(({ step }) => (step.kind === 'stopReplica' ? step.replicaId : undefined)));
-  const left = start.filter((replica) => replica.desired === 'running' && !stopped.has(replica.id));
-  const created = steps.filter(({ step }) => step.kind === 'createReplica');
-  const replicas = [
-    ...left.map((replica) => ({ ...replica, ready: true })),
-    ...created.map((_, index) => plannedReplica(input, index)),
-  ];
-  const decision = nextSteps({ ...input, replicas });
-  return decision.kind === 'waiting' ? { kind: 'stuck', reason: decision.reason } : { kind: 'completes' };
-}
-
-function plannedReplica(input: RolloutObserved, index: number): RolloutReplica {
-  const id = toReplicaId(`planned-${index}`);
-  return { id, version: input.version, ready: true, desired: 'running', lost: false, draining: false, createdSequence: index };
+/** Whether a replica is one of the freshly ready ones that the floor is about. */
+function isCounted({ strategy }: RolloutObserved, replica: RolloutReplica): boolean {
+  const counts = strategy?.kind !== 'blueGreen' || replica.version === strategy.activeVersion;
+  return counts && replica.ready && replica.forced !== true && isStaying(replica);
 }
 
 const heard = (replica: RolloutReplica): RolloutReplica =>

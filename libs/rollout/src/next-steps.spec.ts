@@ -230,10 +230,30 @@ describe('nextSteps: paused', () => {
   it.each([
     { name: 'rolls nothing', changes: { replicas: old(3) }, gives: 'paused' },
     { name: 'replaces what is missing', changes: { replicas: [...old(1), ...current(1)] }, gives: { creates: 1, stops: [] } },
-    { name: 'scales down', changes: { want: 1, replicas: [...old(1), ...current(1)] }, gives: { creates: 0, stops: ['101'] } },
+    { name: 'scales down', changes: { want: 1, replicas: old(3) }, gives: { creates: 0, stops: ['3', '2'] } },
+    {
+      name: 'keeps a surplus of two versions within the ceiling',
+      changes: { replicas: [...old(3), ...current(1)] },
+      gives: 'paused',
+    },
+    {
+      name: 'and no more than that',
+      changes: { replicas: [...old(3), ...current(2, { ready: false })] },
+      gives: { creates: 0, stops: ['102'] },
+    },
+    {
+      name: 'works around a new one that failed when a node is drained',
+      changes: { minAvailable: 3, replicas: [...old(2), ...current(1, { ready: false }), aReplica(9, { draining: true })] },
+      gives: { creates: 1, stops: [] },
+    },
+    {
+      name: 'scales to 0',
+      changes: { want: 0, replicas: [...old(1), ...current(1)] },
+      gives: { creates: 0, stops: ['101', '1'] },
+    },
     { name: 'drains', changes: { want: 1, replicas: old(1, { draining: true }) }, gives: { creates: 1, stops: [] } },
     { name: 'has nothing to do when all have the version', changes: { replicas: current(3) }, gives: 'converged' },
-  ])('$name', ({ changes, gives }) => expect(decide({ paused: true, ...changes })).toEqual(gives));
+  ])('$name', ({ changes, gives }) => expect(decide({ paused: true, baseVersion: 1, ...changes })).toEqual(gives));
 });
 
 describe('nextSteps: waiting', () => {

@@ -22,7 +22,28 @@ export interface RolloutReplica {
   readonly unproven?: boolean;
   /** Grows with each replica of the workload; the newest has the highest. */
   readonly createdSequence: number;
+  /** It has to go whatever the floor: the drain of its node is forced. Then it counts like an unready one. Default false. */
+  readonly forced?: boolean;
+  /** The node it is on or bound to; only {@link RolloutObserved.seats} need it. */
+  readonly nodeId?: string;
 }
+
+/** How a new version takes the place of another. */
+export type RolloutStrategy =
+  /** @property updated - A canary step: at most so many of `version`, the others keep `baseVersion`. Absent: all. */
+  | { readonly kind: 'rollingUpdate'; readonly updated?: number }
+  /** Stops all of other versions, then starts all. */
+  | { readonly kind: 'recreate' }
+  | {
+      /** Makes the whole new set beside the active one, then switches. */
+      readonly kind: 'blueGreen';
+      /** The version that serves: only its replicas count for the floor. `version` itself when nothing served before. */
+      readonly activeVersion: number;
+      /** Whether a complete new set may be switched to; false waits for a promotion. */
+      readonly maySwitch: boolean;
+      /** Replicas of this version, no longer active, stay for a quick way back. */
+      readonly keepVersion?: number;
+    };
 
 /** Everything a decision depends on. The order of `replicas` does not matter. */
 export interface RolloutObserved extends RolloutLimits {
@@ -34,4 +55,10 @@ export interface RolloutObserved extends RolloutLimits {
    */
   readonly paused?: boolean;
   readonly replicas: readonly RolloutReplica[];
+  /** Default: a rolling update. */
+  readonly strategy?: RolloutStrategy;
+  /** What replacements run that `version` may not: while paused, and beyond a canary step. Default `version`. */
+  readonly baseVersion?: number;
+  /** One replica on each of these nodes (mode GLOBAL); `want` is their number. Absent: any nodes. */
+  readonly seats?: readonly string[];
 }

@@ -1,5 +1,29 @@
+import type { RolloutStep } from './decision.js';
 import type { RolloutLimits } from './limits.js';
-import type { RolloutObserved, RolloutReplica } from './observed.js';
+import type { RolloutReplica } from './observed.js';
+
+/** A replica that is wanted and not there. */
+export interface Missing {
+  readonly version: number;
+  readonly nodeId?: string;
+}
+
+/** Which of the replicas that could stay do not, and which others there should be. */
+export interface Choice {
+  /** More than are wanted. */
+  readonly surplus: readonly RolloutReplica[];
+  /** Those that others shall take the place of, the first to go first. */
+  readonly outdated: readonly RolloutReplica[];
+  /** The first to be made first. */
+  readonly missing: readonly Missing[];
+}
+
+/**
+ * Makes a {@link Choice}.
+ * @param candidates - Replicas that run and may go on doing so where they are.
+ * @param drainingReady - How many ready ones wait for a place elsewhere.
+ */
+export type Choose = (candidates: readonly RolloutReplica[], drainingReady: number) => Choice;
 
 /** A world sorted into who stays and who goes. */
 export interface Tally {
@@ -7,19 +31,21 @@ export interface Tally {
   readonly live: number;
   /** Freshly ready and not on the way out: what the floor is about. */
   readonly ready: number;
-  /** Right version and not on a draining node; more than `want` of them means surplus. */
-  readonly keepers: number;
+  /** Neither ready nor unproven, and not on the way out. */
+  readonly unready: number;
+  readonly unproven: number;
   /** Stops that are committed but not confirmed. */
   readonly leaving: number;
   /** Those of `leaving` that were ready and may still serve. */
   readonly leavingReady: number;
   /** Live replicas on draining nodes, leaving or not; each allows one more live replica. */
   readonly draining: number;
+  readonly missing: readonly Missing[];
   /** May always go. */
   readonly unreadyVictims: readonly RolloutReplica[];
   /** May go while the ready ones alone hold the floor. */
   readonly unprovenVictims: readonly RolloutReplica[];
-  /** Go as the floor allows: surplus, then draining, then other versions; each newest first. */
+  /** Go as the floor allows: surplus, then draining, then outdated ones. */
   readonly readyVictims: readonly RolloutReplica[];
   /** How many of `readyVictims` are surplus. */
   readonly surplusReady: number;
@@ -28,12 +54,11 @@ export interface Tally {
 }
 
 /** Sorts the replicas of a world: one pass, and ordering only among those that may go. */
-export function tallyOf(observed: RolloutObserved): Tally {
-  const counts = { live: 0, ready: 0, leaving: 0, leavingReady: 0, draining: 0 };
-  const keepers: RolloutReplica[] = [];
+export function tallyOf(replicas: readonly RolloutReplica[], choose: Choose): Tally {
+  const counts = { live: 0, ready: 0, unready: 0, unproven: 0, leaving: 0, leavingReady: 0, draining: 0 };
+  const candidates: RolloutReplica[] = [];
   const draining: RolloutReplica[] = [];
-  const outdated: RolloutReplica[] = [];
-  for (const replica of observed.replicas) {
+  for (const replica of replicas) {
     if (replica.lost) continue;
     counts.live += 1;
     if (replica.draining) counts.draining += 1;
@@ -43,33 +68,36 @@ export function tallyOf(observed: RolloutObserved): Tally {
       continue;
     }
     if (replica.ready) counts.ready += 1;
+    else if (isUnproven(replica)) counts.unproven += 1;
+    else counts.unready += 1;
     if (replica.draining) draining.push(replica);
-    else if (observed.paused === true || replica.version === observed.version) keepers.push(replica);
-    else outdated.push(replica);
+    else candidates.push(replica);
   }
-  const surplus = keepers.length > observed.want ? byDisruptionOrder(keepers).slice(0, keepers.length - observed.want) : [];
-  const victims = [...surplus, ...byDisruptionOrder(draining), ...byDisruptionOrder(outdated)];
+  const drainingReady = countOf(draining, isReady);
+  const { surplus, outdated, missing } = choose(candidates, drainingReady);
+  const victims = [...surplus, ...byDisruptionOrder(draining), ...outdated];
   return {
     ...counts,
-    keepers: keepers.length,
-    unreadyVictims: victims.filter((replica) => !replica.ready && replica.unproven !== true),
-    unprovenVictims: victims.filter((replica) => !replica.ready && replica.unproven === true),
+    missing,
+    unreadyVictims: victims.filter(isUnready),
+    unprovenVictims: victims.filter(isUnproven),
     readyVictims: victims.filter(isReady),
-    surplusReady: surplus.filter(isReady).length,
-    drainingReady: draining.filter(isReady).length,
+    surplusReady: countOf(surplus, isReady),
+    drainingReady,
   };
 }
 
-/** The counts that a decision turns on. {@link Tally} satisfies it, and so does a model that only counts. */
+/** The counts that a decision turns on. */
 export interface Counts extends Pick<
   Tally,
-  'live' | 'ready' | 'keepers' | 'leavingReady' | 'draining' | 'surplusReady' | 'drainingReady'
+  'live' | 'ready' | 'leaving' | 'leavingReady' | 'draining' | 'surplusReady' | 'drainingReady'
 > {
-  /** Replicas of other versions, ready, on nodes that stay. */
+  /** Replicas that are wanted and not there. */
+  readonly missing: number;
+  /** Replicas that others take the place of, ready, on nodes that stay. */
   readonly outdatedReady: number;
   /** Stops of this decision that need no permission. */
   readonly unreadyStops: number;
-  readonly leaving: number;
 }
 
 /** How many replicas to add, and how many of the ready victims to stop. */
@@ -90,7 +118,7 @@ export interface Moves {
 export function movesOf(limits: RolloutLimits, counts: Counts): Moves {
   const { want, minAvailable, maxSurge, batch } = limits;
   const ceiling = want + maxSurge + counts.draining;
-  const creates = Math.max(0, Math.min(want - counts.keepers, ceiling - counts.live));
+  const creates = Math.max(0, Math.min(counts.missing, ceiling - counts.live));
   const staying = counts.live - counts.leaving;
   const going = counts.unreadyStops + counts.surplusReady + counts.drainingReady;
   const overCeiling = staying - going - (want === 0 ? 0 : want + maxSurge);
@@ -102,10 +130,61 @@ export function movesOf(limits: RolloutLimits, counts: Counts): Moves {
   return { creates, readyStops: free + batched };
 }
 
-const isReady = (replica: RolloutReplica): boolean => replica.ready;
+/** What a decision adds and stops. */
+export interface Acts {
+  readonly creates: readonly Missing[];
+  readonly stops: readonly RolloutReplica[];
+}
+
+/** The moves that the limits allow now. */
+export function actsOf(limits: RolloutLimits, tally: Tally): Acts {
+  const { unreadyVictims, readyVictims, missing } = tally;
+  const unprovenVictims = tally.ready >= limits.minAvailable ? tally.unprovenVictims : [];
+  const { creates, readyStops } = movesOf(limits, {
+    ...tally,
+    missing: missing.length,
+    outdatedReady: readyVictims.length - tally.surplusReady - tally.drainingReady,
+    unreadyStops: unreadyVictims.length + unprovenVictims.length,
+  });
+  return {
+    creates: missing.slice(0, creates),
+    stops: [...unreadyVictims, ...unprovenVictims, ...readyVictims.slice(0, readyStops)],
+  };
+}
+
+/** Makes what is missing. */
+export const toCreate = ({ version, nodeId }: Missing): RolloutStep =>
+  nodeId === undefined ? { kind: 'createReplica', version } : { kind: 'createReplica', version, nodeId };
+
+/** As the caller gets them. */
+export function toSteps({ creates, stops }: Acts): readonly RolloutStep[] {
+  return [...creates.map(toCreate), ...stops.map((replica) => ({ kind: 'stopReplica', replicaId: replica.id }) as const)];
+}
+
+export const isReady = (replica: RolloutReplica): boolean => replica.ready;
+export const isUnproven = (replica: RolloutReplica): boolean => !replica.ready && replica.unproven === true;
+export const isUnready = (replica: RolloutReplica): boolean => !replica.ready && replica.unproven !== true;
+/** Holds resources and has not been asked to stop. */
+export const isStaying = (replica: RolloutReplica): boolean => !replica.lost && replica.desired === 'running';
+
+/** How many are so. */
+export function countOf<T>(all: readonly T[], isSo: (one: T) => boolean): number {
+  let count = 0;
+  for (const one of all) if (isSo(one)) count += 1;
+  return count;
+}
+
+/** `count` times the same; none when negative. */
+export const times = (count: number, missing: Missing): readonly Missing[] =>
+  new Array<Missing>(Math.max(0, count)).fill(missing);
+
+/** Those of a group that are more than `count`, cheapest to lose first. */
+export function excessOf(group: readonly RolloutReplica[], count: number): readonly RolloutReplica[] {
+  return group.length > count ? byDisruptionOrder(group).slice(0, group.length - count) : [];
+}
 
 /** Cheapest to lose first: unready, then unproven, then the newest. */
-function byDisruptionOrder(replicas: readonly RolloutReplica[]): readonly RolloutReplica[] {
+export function byDisruptionOrder(replicas: readonly RolloutReplica[]): readonly RolloutReplica[] {
   return [...replicas].sort((a, b) => worth(a) - worth(b) || b.createdSequence - a.createdSequence || (a.id < b.id ? 1 : -1));
 }
 

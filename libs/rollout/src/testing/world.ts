@@ -9,46 +9,49 @@ import {
   type RolloutStep,
 } from '../index.js';
 import { aReplica } from './builders.js';
+import { checkDecision, checkStep } from './promises.js';
 
 /** A workload whose replicas live, fail and come back as a test wants; every step taken is checked against the promises. */
 export class World {
   steps = 0;
   private sequence = 1_000;
-  private replicas: RolloutReplica[];
+  private replicas: readonly RolloutReplica[];
 
   constructor(private observed: RolloutObserved) {
-    this.replicas = [...observed.replicas];
+    this.replicas = observed.replicas;
   }
 
   view(): RolloutObserved {
     return { ...this.observed, replicas: this.replicas };
   }
 
-  get live(): number {
-    return this.replicas.filter((replica) => !replica.lost).length;
-  }
-
-  get ready(): number {
-    return this.replicas.filter((replica) => !replica.lost && replica.desired === 'running' && replica.ready).length;
+  get live(): readonly RolloutReplica[] {
+    return this.replicas.filter((replica) => !replica.lost);
   }
 
   scale(spec: RolloutLimitsSpec): void {
-    this.observed = { ...this.observed, ...resolveLimits(spec) };
+    if (this.observed.seats === undefined) this.wants(resolveLimits(spec));
   }
 
-  update(version: number): void {
-    this.observed = { ...this.observed, version };
+  /** Other nodes become the seats. */
+  seat(seats: readonly string[], spec: RolloutLimitsSpec): void {
+    if (this.observed.seats !== undefined) this.wants({ seats, ...resolveLimits({ ...spec, desired: seats.length }) });
+  }
+
+  /** The user or the caller asks for something else. */
+  wants(changes: Partial<RolloutObserved>): void {
+    this.observed = { ...this.observed, ...changes };
   }
 
   change(index: number, changes: Partial<RolloutReplica>): void {
     const at = index % Math.max(1, this.replicas.length);
-    const replica = this.replicas[at];
-    if (replica !== undefined) this.replicas[at] = { ...replica, ...changes };
+    this.replicas = this.replicas.map((replica, each) => (each === at ? { ...replica, ...changes } : replica));
   }
 
   /** The replica fails for good, or its stop is confirmed. */
   remove(index: number): void {
-    this.replicas.splice(index % Math.max(1, this.replicas.length), 1);
+    const at = index % Math.max(1, this.replicas.length);
+    this.replicas = this.replicas.filter((_, each) => each !== at);
   }
 
   /** Time without failures: what stays becomes ready, what leaves is gone, who is silent is heard again. */
@@ -58,45 +61,50 @@ export class World {
       .map((replica) => ({ ...replica, ready: true, unproven: false }));
   }
 
+  /** Whatever waits for a permission has it: the last canary step, the switch, the end of a pause. */
+  permit(): void {
+    const { strategy } = this.observed;
+    if (strategy?.kind === 'rollingUpdate') this.wants({ strategy: { kind: 'rollingUpdate' } });
+    if (strategy?.kind === 'blueGreen') {
+      const { activeVersion } = strategy;
+      this.wants({ strategy: { kind: 'blueGreen', activeVersion, maySwitch: true } });
+    }
+  }
+
   /** Takes the first `count` steps of the next decision, rotated by `turn`; checks each. */
   take(turn = 0, count = Infinity): RolloutDecision {
-    const { want, maxSurge, minAvailable } = this.observed;
-    const decision = nextSteps(this.view());
+    const before = this.view();
+    const decision = nextSteps(before);
     if (decision.kind !== 'steps') return decision;
-    const ceiling = Math.max(
-      this.live,
-      want + maxSurge + this.replicas.filter((replica) => !replica.lost && replica.draining).length,
-    );
-    const keepersBefore = this.keepers();
     const { length } = decision.steps;
+    assert(length > 0, 'a decision without steps is a reason to wait');
     for (let index = 0; index < Math.min(length, count); index += 1) {
       const step = decision.steps[(index + turn) % length];
       assert(step !== undefined, 'an index within the decision');
-      this.apply(step, minAvailable);
-      assert(this.live <= ceiling, `${this.live} live, ceiling ${ceiling}`);
+      const last = this.view();
+      this.apply(step);
+      checkStep(last, step, this.view());
     }
-    assert(this.keepers() >= Math.min(want, keepersBefore), 'a replica that shall stay was stopped');
+    checkDecision(before, decision.steps, this.view(), count >= length);
     return decision;
   }
 
-  private keepers(): number {
-    const { paused, version } = this.observed;
-    return this.replicas.filter(
-      (r) => !r.lost && !r.draining && r.desired === 'running' && (paused === true || r.version === version),
-    ).length;
-  }
-
-  private apply(step: RolloutStep, minAvailable: number): void {
+  /** Takes one step, whatever it is. */
+  apply(step: RolloutStep): void {
     this.steps += 1;
     if (step.kind === 'createReplica') {
-      this.replicas.push(aReplica((this.sequence += 1), { version: step.version, ready: false }));
-      return;
+      const { version, nodeId } = step;
+      const made = { version, ready: false, ...(nodeId === undefined ? {} : { nodeId }) };
+      this.replicas = [...this.replicas, aReplica((this.sequence += 1), made)];
+    } else if (step.kind === 'stopReplica') {
+      this.change(
+        this.replicas.findIndex(({ id }) => id === step.replicaId),
+        { desired: 'stopped' },
+      );
+    } else {
+      const { strategy } = this.observed;
+      assert(strategy?.kind === 'blueGreen', 'only blue/green switches');
+      this.wants({ strategy: { ...strategy, activeVersion: step.version } });
     }
-    const index = this.replicas.findIndex((replica) => replica.id === step.replicaId);
-    const replica = this.replicas[index];
-    assert(replica !== undefined && replica.desired === 'running' && !replica.lost, 'only a live replica that runs is stopped');
-    this.change(index, { desired: 'stopped' });
-    const mayServe = replica.ready || replica.unproven === true;
-    assert(!mayServe || this.ready >= minAvailable, `${this.ready} ready, floor ${minAvailable}`);
   }
 }

@@ -1,0 +1,436 @@
+import { nextSteps, type RolloutDecision } from './next-steps.js';
+import type { RolloutObserved, RolloutReplica, RolloutStrategy } from './observed.js';
+
+/** Where a rollout is. A settled one (`completed`, `rolledBack`) goes on being kept at its count. */
+export type RolloutPhase = 'starting' | 'inProgress' | 'paused' | 'failed' | 'completed' | 'rolledBack';
+
+/** One canary step: bring so many replicas to the new version, then wait. */
+export interface RolloutStage {
+  /** A number of replicas, or a share of the wanted number, rounded up. */
+  readonly size: { readonly replicas: number } | { readonly percent: number };
+  /** For so long, milliseconds, or until somebody promotes. */
+  readonly wait: { readonly ms: number } | 'promotion';
+}
+
+/** What a user asks of a rollout beside its limits. Times in milliseconds. */
+export interface RolloutSettings {
+  readonly strategy: RolloutStrategy['kind'];
+  /** Canary steps of a rolling update, in order. */
+  readonly stages: readonly RolloutStage[];
+  /** Whether a blue/green switch waits for a promotion. */
+  readonly manualSwitch: boolean;
+  /** How long the former version is kept after a blue/green switch. */
+  readonly pauseMs: number;
+  readonly progressDeadlineMs: number;
+  /** Failures of new replicas after which the rollout has failed; 0 means the first one. */
+  readonly maxFailedNew: number;
+  readonly onFailure: 'pause' | 'rollback';
+}
+
+/** What is remembered of a rollout between two decisions. Times are milliseconds of one clock. */
+export interface RolloutState {
+  readonly phase: RolloutPhase;
+  /** What it waits for, or why it failed; for people. */
+  readonly reason: string;
+  /** The version it brings about; 0 before the first. */
+  readonly version: number;
+  /** What was active when it began; 0: nothing. */
+  readonly fromVersion: number;
+  /** The version that was rolled out last, and under blue/green the one that serves; 0: none. */
+  readonly activeVersion: number;
+  readonly strategy: RolloutStrategy['kind'];
+  readonly startedAtMs: number;
+  /** Canary steps that are done. */
+  readonly stagesDone: number;
+  /** Since when the present step has all its replicas ready. */
+  readonly stageReachedAtMs?: number;
+  readonly waitsForPromotion: boolean;
+  /** Somebody has let it go on from where it waits. */
+  readonly promoted: boolean;
+  /** Somebody wants a failed one to try again. */
+  readonly retry: boolean;
+  /** Failures of new replicas that a retry forgave. */
+  readonly forgiven: number;
+  /** The best that was seen, and when: the deadline counts from there. */
+  readonly progress: number;
+  readonly progressAtMs: number;
+  /** When a blue/green rollout switched. */
+  readonly switchedAtMs?: number;
+  /** It goes back from this version, which failed; 0: it does not. */
+  readonly rollsBack: number;
+  /** When what it waits for by time has passed. */
+  readonly untilMs?: number;
+}
+
+/** The state of a workload that has never been rolled out. */
+export const NO_ROLLOUT: RolloutState = {
+  phase: 'starting',
+  reason: '',
+  version: 0,
+  fromVersion: 0,
+  activeVersion: 0,
+  strategy: 'rollingUpdate',
+  startedAtMs: 0,
+  stagesDone: 0,
+  waitsForPromotion: false,
+  promoted: false,
+  retry: false,
+  forgiven: 0,
+  progress: 0,
+  progressAtMs: 0,
+  rollsBack: 0,
+};
+
+/** Everything a rollout's next move depends on. */
+export interface RolloutSituation {
+  readonly settings: RolloutSettings;
+  /** The version that is wanted, as the history counts. */
+  readonly version: number;
+  /** The oldest version with the same template: replicas of the one are as good as those of the other. */
+  readonly canonical: (version: number) => number;
+  /** Limits and replicas, whose versions are canonical ones. */
+  readonly observed: Omit<RolloutObserved, 'version' | 'strategy' | 'baseVersion' | 'paused'>;
+  readonly pausedByUser: boolean;
+  /** Restarts and failures of the replicas that this rollout has made. */
+  readonly failures: number;
+  /** The spec changed since the last decision: what is wanted now may take its own time. */
+  readonly changed: boolean;
+  readonly nowMs: number;
+}
+
+/** Something that people are told of. */
+export interface RolloutNews {
+  readonly kind: 'started' | 'completed' | 'failed' | 'rolledBack' | 'paused' | 'resumed' | 'stageReached' | 'switched';
+  readonly message: string;
+}
+
+/** What is to be done, and what is to be remembered. */
+export interface RolloutAdvance {
+  readonly state: RolloutState;
+  /** What the planner was asked, for explanations. */
+  readonly observed: RolloutObserved;
+  readonly decision: RolloutDecision;
+  /** Make this version's template the newest one, instead of taking the steps. */
+  readonly rollBackTo?: number;
+  readonly news: readonly RolloutNews[];
+  /** When time alone changes the answer. */
+  readonly wakeAtMs?: number;
+}
+
+/**
+ * Takes a rollout one decision further: begins it, passes its canary steps, lets it fail, and asks the planner for the next
+ * moves. Pure: the caller keeps the state with the moves in one transaction, so that a crash between two decisions loses nothing.
+ */
+export function advanceRollout(before: RolloutState, situation: RolloutSituation): RolloutAdvance {
+  const news: RolloutNews[] = [];
+  let state = begun(rewound(before, situation.nowMs), situation, news);
+  state = retried(followed(state, situation), situation, news);
+  const failure = failureOf(state, situation);
+  if (failure !== undefined) {
+    state = { ...without(state, 'untilMs'), phase: 'failed', reason: failure, waitsForPromotion: false };
+    news.push({ kind: 'failed', message: `version ${state.version} failed: ${failure}` });
+    if (goesBack(state, situation)) {
+      state = { ...state, rollsBack: state.version };
+      const observed = observedOf(state, situation, undefined);
+      return { state, observed, decision: STAND_STILL, rollBackTo: state.fromVersion, news };
+    }
+  }
+  const staged = passStages(state, situation, news);
+  state = staged.state;
+  const observed = observedOf(state, situation, staged.updated);
+  const decision = nextSteps(observed);
+  if (decision.kind === 'steps' && decision.steps.some(({ kind }) => kind === 'switchVersion')) {
+    state = switched(state, situation, news);
+  }
+  state = concluded(noteProgress(state, situation, observed), situation, decision, news);
+  const wakeAtMs = wakeAt(state, situation);
+  return { state, observed, decision, news, ...(wakeAtMs === undefined ? {} : { wakeAtMs }) };
+}
+
+/** A clock that went back makes no wait longer than it is. */
+function rewound(state: RolloutState, nowMs: number): RolloutState {
+  const { progressAtMs, stageReachedAtMs, switchedAtMs } = state;
+  return {
+    ...state,
+    progressAtMs: Math.min(progressAtMs, nowMs),
+    ...(stageReachedAtMs === undefined ? {} : { stageReachedAtMs: Math.min(stageReachedAtMs, nowMs) }),
+    ...(switchedAtMs === undefined ? {} : { switchedAtMs: Math.min(switchedAtMs, nowMs) }),
+  };
+}
+
+/** While a rollback is written, nothing else is done. */
+const STAND_STILL: RolloutDecision = {
+  kind: 'waiting',
+  reason: { kind: 'paused', text: 'goes back to the version before' },
+  wakeOn: { kind: 'spec' },
+};
+
+const isSettled = ({ phase }: RolloutState): boolean => phase === 'completed' || phase === 'rolledBack';
+
+/** A first deployment has nothing to go back to, and nothing to protect: when it fails it goes on trying. */
+const isFirst = ({ fromVersion }: RolloutState): boolean => fromVersion === 0;
+
+function begun(state: RolloutState, situation: RolloutSituation, news: RolloutNews[]): RolloutState {
+  const { version, settings, nowMs, canonical } = situation;
+  if (state.version === version) return state;
+  const { activeVersion, strategy, rollsBack, fromVersion, switchedAtMs } = state;
+  news.push({
+    kind: 'started',
+    message: activeVersion === 0 ? `version ${version} is being started` : `version ${version} replaces version ${activeVersion}`,
+  });
+  return {
+    ...NO_ROLLOUT,
+    phase: 'inProgress',
+    version,
+    fromVersion: activeVersion,
+    activeVersion,
+    strategy: state.version === 0 || isSettled(state) ? settings.strategy : strategy,
+    startedAtMs: nowMs,
+    progress: Number.MIN_SAFE_INTEGER,
+    progressAtMs: nowMs,
+    // Back to the version that served before and is kept for that: nobody has to be asked.
+    promoted: switchedAtMs !== undefined && fromVersion !== 0 && canonical(fromVersion) === canonical(version),
+    // This is the version that the rollback wrote when the one before failed; any other change ends a rollback.
+    rollsBack: rollsBack === state.version ? rollsBack : 0,
+  };
+}
+
+/**
+ * Follows a change of the strategy. Into blue/green only from one serving version, as two cannot both be the active one; out of it
+ * only when the set that does not serve has gone.
+ */
+function followed(state: RolloutState, { settings, observed, canonical }: RolloutSituation): RolloutState {
+  const { strategy } = settings;
+  if (state.strategy === strategy) return state;
+  const active = canonical(state.activeVersion === 0 ? state.version : state.activeVersion);
+  const mixed = observed.replicas.some((replica) => !replica.lost && replica.version !== active);
+  const free = mixed ? state.strategy !== 'blueGreen' && strategy !== 'blueGreen' : true;
+  return free ? { ...state, strategy } : state;
+}
+
+function retried(state: RolloutState, { failures, nowMs }: RolloutSituation, news: RolloutNews[]): RolloutState {
+  if (!state.retry) return state;
+  const next = { ...state, retry: false };
+  if (state.phase !== 'failed') return next;
+  news.push({ kind: 'resumed', message: `version ${state.version} is tried again` });
+  return { ...next, phase: 'inProgress', reason: '', forgiven: failures, progressAtMs: nowMs };
+}
+
+function failureOf(state: RolloutState, { settings, failures, nowMs, pausedByUser }: RolloutSituation): string | undefined {
+  if (state.phase !== 'inProgress' || pausedByUser) return undefined;
+  const failed = failures - state.forgiven;
+  if (failed >= Math.max(1, settings.maxFailedNew)) return `new replicas failed ${failed === 1 ? 'once' : `${failed} times`}`;
+  const deadlineMs = deadlineOf(state, settings);
+  if (deadlineMs !== undefined && nowMs >= deadlineMs)
+    return `no progress for ${textOfMs(settings.progressDeadlineMs)}${state.reason === '' ? '' : `: ${state.reason}`}`;
+  return undefined;
+}
+
+/** When the rollout fails for want of progress; undefined while it waits for something else. */
+function deadlineOf(state: RolloutState, settings: RolloutSettings): number | undefined {
+  const waits = state.stageReachedAtMs !== undefined || state.switchedAtMs !== undefined || state.waitsForPromotion;
+  if (state.phase !== 'inProgress' || waits) return undefined;
+  return state.progressAtMs + settings.progressDeadlineMs;
+}
+
+function goesBack(state: RolloutState, { settings, canonical }: RolloutSituation): boolean {
+  if (settings.onFailure !== 'rollback' || isFirst(state) || state.rollsBack !== 0) return false;
+  return canonical(state.fromVersion) !== canonical(state.version);
+}
+
+/** Passes the canary steps that are done. @returns How many replicas may run the new version; undefined: all. */
+function passStages(
+  state: RolloutState,
+  situation: RolloutSituation,
+  news: RolloutNews[],
+): { readonly state: RolloutState; readonly updated?: number } {
+  const { settings, observed, nowMs, pausedByUser } = situation;
+  const { stages } = settings;
+  if (isSettled(state) || isFirst(state) || state.strategy !== 'rollingUpdate') return { state };
+  let next = state;
+  for (let index = next.stagesDone; index < stages.length; index += 1) {
+    const stage = stages[index];
+    if (stage === undefined) break;
+    const updated = sizeOf(stage, observed.want);
+    if (readyOf(situation) < updated || next.phase === 'failed' || pausedByUser) {
+      const lostIt = next.stageReachedAtMs !== undefined && readyOf(situation) < updated;
+      next = lostIt
+        ? { ...without(next, 'stageReachedAtMs'), waitsForPromotion: false, promoted: false, progressAtMs: nowMs }
+        : next;
+      return { state: next, updated };
+    }
+    if (next.stageReachedAtMs === undefined) {
+      next = { ...next, stageReachedAtMs: nowMs, progressAtMs: nowMs, waitsForPromotion: stage.wait === 'promotion' };
+      const waits = stage.wait === 'promotion' ? 'waits for a promotion' : `waits ${textOfMs(stage.wait.ms)}`;
+      const text = `step ${index + 1} of ${stages.length}: ${updated} of ${observed.want} replicas run version ${state.version}`;
+      news.push({ kind: 'stageReached', message: `${text}; ${waits}` });
+    }
+    const over = stage.wait === 'promotion' ? next.promoted : nowMs - (next.stageReachedAtMs ?? nowMs) >= stage.wait.ms;
+    // Said anew each time: a stop that is not confirmed hides it for a while.
+    if (!over) return { state: { ...next, waitsForPromotion: stage.wait === 'promotion' }, updated };
+    next = {
+      ...without(next, 'stageReachedAtMs'),
+      stagesDone: index + 1,
+      waitsForPromotion: false,
+      promoted: false,
+      progressAtMs: nowMs,
+    };
+  }
+  return { state: next };
+}
+
+const sizeOf = ({ size }: RolloutStage, want: number): number =>
+  Math.min(want, 'replicas' in size ? size.replicas : Math.ceil((size.percent * want) / 100));
+
+/** Freshly ready replicas of the wanted version. */
+function readyOf({ observed, version, canonical }: RolloutSituation): number {
+  const wanted = canonical(version);
+  return observed.replicas.filter((replica) => replica.ready && isStaying(replica) && replica.version === wanted).length;
+}
+
+const isStaying = ({ lost, desired }: RolloutReplica): boolean => !lost && desired === 'running';
+
+function observedOf(state: RolloutState, situation: RolloutSituation, updated: number | undefined): RolloutObserved {
+  const { canonical, observed, pausedByUser } = situation;
+  const wanted = canonical(state.version);
+  const active = state.activeVersion === 0 ? wanted : canonical(state.activeVersion);
+  const paused = !isSettled(state) && (pausedByUser || (state.phase === 'failed' && !isFirst(state)));
+  const leaves = state.strategy === 'blueGreen' && situation.settings.strategy !== 'blueGreen' && !isSettled(state);
+  return {
+    ...observed,
+    version: leaves ? active : wanted,
+    baseVersion: active,
+    paused,
+    strategy: strategyOf(state, situation, active, updated),
+  };
+}
+
+function strategyOf(
+  state: RolloutState,
+  { settings, canonical, nowMs }: RolloutSituation,
+  activeVersion: number,
+  updated: number | undefined,
+): RolloutStrategy {
+  if (state.strategy === 'recreate') return { kind: 'recreate' };
+  if (state.strategy === 'rollingUpdate') return { kind: 'rollingUpdate', ...(updated === undefined ? {} : { updated }) };
+  const kept = state.switchedAtMs !== undefined && nowMs - state.switchedAtMs < settings.pauseMs;
+  const asks = settings.manualSwitch && !state.promoted && !isFirst(state) && state.rollsBack === 0;
+  return {
+    kind: 'blueGreen',
+    activeVersion,
+    maySwitch: !asks,
+    ...(kept && state.fromVersion !== 0 ? { keepVersion: canonical(state.fromVersion) } : {}),
+  };
+}
+
+function switched(state: RolloutState, { nowMs, settings }: RolloutSituation, news: RolloutNews[]): RolloutState {
+  const kept = settings.pauseMs > 0 ? `; version ${state.activeVersion} is kept for ${textOfMs(settings.pauseMs)}` : '';
+  news.push({ kind: 'switched', message: `traffic goes to version ${state.version} now${kept}` });
+  return { ...state, activeVersion: state.version, switchedAtMs: nowMs, promoted: false, waitsForPromotion: false };
+}
+
+/** More ready replicas of the wanted version, and fewer of others, than ever before in this rollout. */
+function noteProgress(state: RolloutState, situation: RolloutSituation, { version }: RolloutObserved): RolloutState {
+  if (isSettled(state)) return state;
+  const others = situation.observed.replicas.filter((replica) => !replica.lost && replica.version !== version).length;
+  const progress = readyOf(situation) - others;
+  const further = progress > state.progress;
+  if (!further && !situation.changed) return state;
+  return { ...state, progress: Math.max(progress, state.progress), progressAtMs: situation.nowMs };
+}
+
+function concluded(
+  state: RolloutState,
+  situation: RolloutSituation,
+  decision: RolloutDecision,
+  news: RolloutNews[],
+): RolloutState {
+  if (isSettled(state)) return { ...state, reason: decision.kind === 'waiting' ? decision.reason.text : '' };
+  if (decision.kind === 'converged' && isThere(state, situation)) return completed(state, news);
+  if (state.phase === 'failed') return state;
+  const { pausedByUser, settings, nowMs } = situation;
+  const text = decision.kind === 'waiting' ? decision.reason.text : '';
+  const why = decision.kind === 'waiting' ? decision.reason.kind : undefined;
+  const waitsForPromotion = why === 'promotion' || (why === 'stepReached' && state.waitsForPromotion);
+  const paused = pausedByUser || waitsForPromotion || why === 'impossibleLimits';
+  const phase = paused ? 'paused' : 'inProgress';
+  if (pausedByUser && state.phase !== 'paused') news.push({ kind: 'paused', message: `version ${state.version} is paused` });
+  if (state.phase === 'paused' && !paused) news.push({ kind: 'resumed', message: `version ${state.version} goes on` });
+  const next: RolloutState = {
+    ...without(state, 'untilMs'),
+    phase,
+    reason: pausedByUser ? `paused by a user${text === '' ? '' : `; ${text}`}` : reasonOf(state, situation, text),
+    waitsForPromotion,
+    // What it waited for did not count.
+    ...(state.phase === 'paused' && !paused ? { progressAtMs: nowMs } : {}),
+  };
+  const untilMs = dueAt(next, settings);
+  return untilMs === undefined ? next : { ...next, untilMs };
+}
+
+/** Converged on the way out of blue/green, or at a canary step, is not the end. */
+function isThere({ version, strategy, activeVersion }: RolloutState, { observed, canonical }: RolloutSituation): boolean {
+  const wanted = canonical(version);
+  if (strategy === 'blueGreen' && canonical(activeVersion === 0 ? version : activeVersion) !== wanted) return false;
+  return observed.replicas.every((replica) => replica.lost || replica.version === wanted);
+}
+
+function completed(state: RolloutState, news: RolloutNews[]): RolloutState {
+  const { version, rollsBack } = state;
+  if (rollsBack === 0)
+    news.push({ kind: 'completed', message: `version ${version} is rolled out: nothing of another one is left` });
+  else
+    news.push({
+      kind: 'rolledBack',
+      message: `version ${version} is rolled out: it is what was there before version ${rollsBack}, which failed`,
+    });
+  return {
+    ...without(state, 'untilMs', 'stageReachedAtMs', 'switchedAtMs'),
+    phase: rollsBack === 0 ? 'completed' : 'rolledBack',
+    reason: '',
+    activeVersion: version,
+    waitsForPromotion: false,
+    promoted: false,
+    rollsBack: 0,
+  };
+}
+
+function reasonOf(state: RolloutState, { settings, observed }: RolloutSituation, text: string): string {
+  const stage = settings.stages[state.stagesDone];
+  if (state.strategy !== 'rollingUpdate' || isFirst(state) || stage === undefined) return text;
+  const step = `step ${state.stagesDone + 1} of ${settings.stages.length}`;
+  if (state.stageReachedAtMs === undefined) return `${step}${text === '' ? '' : `: ${text}`}`;
+  const reached = `${step}: ${sizeOf(stage, observed.want)} of ${observed.want} replicas run version ${state.version}`;
+  return `${reached}; waits ${stage.wait === 'promotion' ? 'for a promotion' : `${textOfMs(stage.wait.ms)} since they were ready`}`;
+}
+
+/** When the step, the pause or the deadline it is in ends. */
+function dueAt(state: RolloutState, settings: RolloutSettings): number | undefined {
+  if (state.phase !== 'inProgress') return undefined;
+  const stage = settings.stages[state.stagesDone];
+  if (state.stageReachedAtMs !== undefined && stage !== undefined && stage.wait !== 'promotion')
+    return state.stageReachedAtMs + stage.wait.ms;
+  if (state.switchedAtMs !== undefined) return state.switchedAtMs + settings.pauseMs;
+  return deadlineOf(state, settings);
+}
+
+function wakeAt(state: RolloutState, { settings, nowMs }: RolloutSituation): number | undefined {
+  const dueMs = dueAt(state, settings);
+  // What is due already waits for something else by now, as for stops.
+  return dueMs === undefined || dueMs <= nowMs ? undefined : Math.min(dueMs, nowMs + MAX_WAKE_MS);
+}
+
+/** Wall clocks are set now and then: nothing is waited for longer without another look. */
+const MAX_WAKE_MS = 60_000;
+
+function without(state: RolloutState, ...keys: readonly ('untilMs' | 'stageReachedAtMs' | 'switchedAtMs')[]): RolloutState {
+  const rest: { -readonly [Key in keyof RolloutState]: RolloutState[Key] } = { ...state };
+  for (const key of keys) delete rest[key];
+  return rest;
+}
+
+/** `90s`, `10m`, `250ms`. */
+export function textOfMs(ms: number): string {
+  if (ms >= 60_000 && ms % 60_000 === 0) return `${ms / 60_000}m`;
+  return ms >= 1_000 ? `${Math.round(ms / 100) / 10}s` : `${ms}ms`;
+}

@@ -1,0 +1,128 @@
+import fc from 'fast-check';
+import { resolveLimits, type RolloutLimitsSpec, type RolloutObserved, type RolloutStrategy } from '../index.js';
+import { aReplica } from './builders.js';
+import type { World } from './world.js';
+
+/** Ways to roll out that worlds are made for. */
+export const KINDS = ['rolling update', 'canary', 'recreate', 'blue/green', 'one per node', 'recreate one per node'] as const;
+export type Kind = (typeof KINDS)[number];
+
+const seldom = fc.nat(5).map((value) => value === 0);
+const arbVersion = fc.integer({ min: 1, max: 3 });
+const NODES = ['n1', 'n2', 'n3', 'n4', 'n5', 'n6', 'n7'];
+const arbSeats = fc.subarray(NODES);
+
+const arbReplica = fc
+  .record({
+    version: arbVersion,
+    ready: fc.boolean(),
+    stopped: seldom,
+    lost: seldom,
+    draining: seldom,
+    forced: seldom,
+    silent: seldom,
+    nodeId: fc.constantFrom(...NODES),
+  })
+  .map(({ ready, stopped, silent, forced, ...rest }) => ({
+    ...rest,
+    ready: ready && !silent,
+    desired: stopped ? ('stopped' as const) : ('running' as const),
+    unproven: silent,
+    forced: forced && rest.draining,
+  }));
+
+/** What a user may ask for, sensible or not. */
+export const arbSpec: fc.Arbitrary<RolloutLimitsSpec & { readonly desired: number }> = fc
+  .record({
+    desired: fc.nat(7),
+    maxSurge: fc.nat(3),
+    maxUnavailable: fc.nat(4),
+    minAvailable: fc.nat(8),
+    surgeUnset: fc.boolean(),
+  })
+  .map(({ desired, maxSurge, maxUnavailable, minAvailable, surgeUnset }) => ({
+    desired,
+    maxUnavailable,
+    minAvailable,
+    ...(surgeUnset ? {} : { maxSurge }),
+  }));
+
+const arbChoices = fc.record({
+  updated: fc.nat(5),
+  activeVersion: arbVersion,
+  maySwitch: fc.boolean(),
+  keepVersion: fc.option(arbVersion, { nil: undefined }),
+});
+
+function strategyOf(kind: Kind, choices: typeof arbChoices extends fc.Arbitrary<infer T> ? T : never): RolloutStrategy {
+  const { updated, activeVersion, maySwitch, keepVersion } = choices;
+  if (kind === 'blue/green')
+    return { kind: 'blueGreen', activeVersion, maySwitch, ...(keepVersion === undefined ? {} : { keepVersion }) };
+  if (kind === 'canary') return { kind: 'rollingUpdate', updated };
+  return { kind: kind.startsWith('recreate') ? 'recreate' : 'rollingUpdate' };
+}
+
+/** Any world: replicas of three versions, unready, lost, draining, forced, silent and leaving in any combination. */
+export function arbObserved(kind: Kind): fc.Arbitrary<RolloutObserved> {
+  return fc
+    .record({
+      spec: arbSpec,
+      version: arbVersion,
+      baseVersion: arbVersion,
+      paused: seldom,
+      choices: arbChoices,
+      seats: arbSeats,
+      replicas: fc.array(arbReplica, { maxLength: 12 }),
+    })
+    .map(({ spec, replicas, choices, seats, ...rest }) => {
+      const seated = kind.endsWith('one per node');
+      return {
+        ...rest,
+        ...resolveLimits(seated ? { ...spec, desired: seats.length } : spec),
+        ...(seated ? { seats } : {}),
+        strategy: strategyOf(kind, choices),
+        replicas: replicas.map((replica, index) => aReplica(index + 1, replica)),
+      };
+    });
+}
+
+/** One thing that happens: what, to which replica, and how a decision is taken apart. */
+export const arbEvent = fc.record({
+  what: fc.nat(24),
+  who: fc.nat(20),
+  turn: fc.nat(6),
+  count: fc.nat(6),
+  version: arbVersion,
+  spec: arbSpec,
+  seats: arbSeats,
+});
+type Event = typeof arbEvent extends fc.Arbitrary<infer T> ? T : never;
+
+/** Lets it happen. */
+export function happen(world: World, event: Event): void {
+  const { what, who, turn, count, spec, seats } = event;
+  if (what === 0) world.change(who, { ready: false, unproven: false });
+  else if (what === 1) world.change(who, { ready: false, unproven: true });
+  else if (what === 2) world.change(who, { lost: true });
+  else if (what === 3) world.change(who, { lost: false });
+  else if (what === 4) world.change(who, { draining: turn > 2, forced: turn === 6 });
+  else if (what === 5) world.remove(who);
+  else if (what === 6 && turn < 2) world.scale(spec);
+  else if (what === 7 && turn < 2) world.seat(seats, spec);
+  else if (what === 8 && turn < 3) ask(world, event);
+  else if (what < 16) world.change(who, { ready: true, unproven: false });
+  else if (what < 18) world.settle();
+  else world.take(turn, count === 0 ? Infinity : count);
+}
+
+/** The user, or the time of a step or pause, asks for something else. */
+function ask(world: World, { count, version }: Event): void {
+  const { strategy, paused } = world.view();
+  if (count < 2) world.wants({ version });
+  else if (count === 2) world.wants({ paused: paused !== true });
+  else if (count === 3) world.wants({ baseVersion: version });
+  else if (count === 4) world.permit();
+  else if (strategy?.kind === 'blueGreen') world.wants({ strategy: { ...strategy, keepVersion: version } });
+  else if (strategy?.kind === 'rollingUpdate' && world.view().seats === undefined)
+    world.wants({ strategy: { kind: 'rollingUpdate', updated: version } });
+}

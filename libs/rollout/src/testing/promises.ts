@@ -1,0 +1,167 @@
+import { assert } from '@cloudless/base';
+import type { RolloutObserved, RolloutReplica, RolloutStep } from '../index.js';
+
+/** What is promised of a rollout, written down apart from the code that decides. */
+
+type Is = (replica: RolloutReplica) => boolean;
+
+/** Replicas that shall be there, and at most how many. */
+interface Group {
+  readonly is: Is;
+  readonly most: number;
+}
+
+const count = (observed: RolloutObserved, is: Is): number => observed.replicas.reduce((sum, one) => sum + (is(one) ? 1 : 0), 0);
+const isLive: Is = ({ lost }) => !lost;
+const isStaying: Is = ({ lost, desired }) => !lost && desired === 'running';
+
+/** Whether a replica has to leave its node: also when that is no seat, or the seat of a better one. */
+export function isMoving(observed: RolloutObserved): Is {
+  const { seats, want, paused, version } = observed;
+  const hasToGo: Is = ({ draining, forced }) => draining || forced === true;
+  if (seats === undefined) return hasToGo;
+  const seated: Is = ({ nodeId }) => want > 0 && nodeId !== undefined && seats.includes(nodeId);
+  const isSitting: Is = (replica) => isStaying(replica) && seated(replica) && !hasToGo(replica);
+  const hasBetter = (replica: RolloutReplica): boolean =>
+    observed.replicas.some((other) => other.nodeId === replica.nodeId && isSitting(other) && isBetter(other, replica));
+  const isCrowd: Is = (replica) => isSitting(replica) && (paused === true || replica.version === version) && hasBetter(replica);
+  const isBetter = (one: RolloutReplica, other: RolloutReplica): boolean =>
+    (paused === true || one.version === other.version) && worth(one) > worth(other);
+  return (replica) => hasToGo(replica) || !seated(replica) || isCrowd(replica);
+}
+
+/** Ready is worth more than unproven, that more than unready, and among alike the oldest most. */
+const worth = ({ ready, unproven, createdSequence }: RolloutReplica): number =>
+  (ready ? 2 : unproven === true ? 1 : 0) * 1_000_000 - createdSequence;
+
+/** Whether the floor is about a replica, if it is ready. */
+function isServing({ strategy, paused, version }: RolloutObserved): Is {
+  if (strategy?.kind === 'blueGreen') return (replica) => replica.version === strategy.activeVersion;
+  return strategy?.kind === 'recreate' && paused !== true ? (replica) => replica.version === version : () => true;
+}
+
+/** The freshly ready replicas that the floor is about. */
+export function readyCount(observed: RolloutObserved): number {
+  const serves = isServing(observed);
+  return count(observed, (replica) => isStaying(replica) && replica.ready && replica.forced !== true && serves(replica));
+}
+
+/** The most live replicas, as far as no more are there already. */
+export function ceilingOf(observed: RolloutObserved): number {
+  const { want, maxSurge, strategy } = observed;
+  const moving = isMoving(observed);
+  const beside = strategy?.kind === 'blueGreen' ? want : strategy?.kind === 'recreate' ? 0 : maxSurge;
+  return want + beside + count(observed, (replica) => isLive(replica) && moving(replica));
+}
+
+/** Checks one step, whatever came before it in its decision. */
+export function checkStep(before: RolloutObserved, step: RolloutStep, after: RolloutObserved): void {
+  if (step.kind === 'stopReplica') checkStop(before, step.replicaId, after);
+  if (step.kind === 'createReplica') checkCreate(before, step.version, step.nodeId);
+}
+
+function checkStop(before: RolloutObserved, replicaId: string, after: RolloutObserved): void {
+  const replica = before.replicas.find(({ id }) => id === replicaId);
+  assert(replica !== undefined && isStaying(replica), 'only a live replica that runs is stopped');
+  const mayServe = (replica.ready || replica.unproven === true) && replica.forced !== true && isServing(before)(replica);
+  const ready = readyCount(after);
+  assert(!mayServe || ready >= before.minAvailable, `${ready} ready, floor ${before.minAvailable}`);
+}
+
+function checkCreate(before: RolloutObserved, version: number, nodeId: string | undefined): void {
+  const { strategy, paused, seats } = before;
+  assert((nodeId === undefined) === (seats === undefined), 'a node is named for seats only');
+  assert(nodeId === undefined || seats?.includes(nodeId) === true, 'only a seat gets a replica');
+  if (strategy?.kind !== 'recreate') return;
+  const others = count(before, (replica) => isLive(replica) && replica.version !== before.version);
+  if (paused !== true) assert(version === before.version && others === 0, 'versions of a recreate meet');
+  else
+    assert(version === (others > 0 ? (before.baseVersion ?? before.version) : before.version), 'the wrong version while paused');
+}
+
+/** Checks what some steps of one decision have led to. @param whole - Whether these are all of its steps. */
+export function checkDecision(
+  before: RolloutObserved,
+  steps: readonly RolloutStep[],
+  after: RolloutObserved,
+  whole: boolean,
+): void {
+  const [first] = steps;
+  if (first?.kind === 'switchVersion') return checkSwitch(before, steps);
+  assert(
+    steps.every(({ kind }) => kind !== 'switchVersion'),
+    'a switch comes alone',
+  );
+  const live = count(after, isLive);
+  const most = Math.max(count(before, isLive), ceilingOf(before));
+  assert(live <= most, `${live} live, ceiling ${most}`);
+  checkGroups(before, after);
+  if (whole && before.strategy?.kind === 'blueGreen') checkNewSet(before, steps);
+}
+
+function checkSwitch(before: RolloutObserved, steps: readonly RolloutStep[]): void {
+  const { strategy, version, want, paused, minAvailable } = before;
+  assert(steps.length === 1, 'a switch comes alone');
+  assert(strategy?.kind === 'blueGreen' && strategy.maySwitch && paused !== true, 'a switch nobody has allowed');
+  assert(strategy.activeVersion !== version, 'a switch to what is active');
+  const moving = isMoving(before);
+  const fresh = count(before, (one) => isStaying(one) && one.ready && one.version === version && !moving(one));
+  assert(fresh >= want && fresh >= minAvailable, `a switch to ${fresh} of ${want}`);
+}
+
+/** The new set is made all at once, whatever else happens. */
+function checkNewSet(before: RolloutObserved, steps: readonly RolloutStep[]): void {
+  const { strategy, version, want } = before;
+  if (strategy?.kind !== 'blueGreen' || strategy.activeVersion === version) return;
+  const moving = isMoving(before);
+  const had = count(before, (one) => isStaying(one) && one.version === version && !moving(one));
+  const made = steps.filter((step) => step.kind === 'createReplica' && step.version === version).length;
+  assert(made === 0 || had + made === want, `${made} added to a new set of ${had}`);
+}
+
+/** Nothing needless: what shall stay stays, and no more is made than is missing. */
+function checkGroups(before: RolloutObserved, after: RolloutObserved): void {
+  const moving = isMoving(before);
+  const stays = (replica: RolloutReplica): boolean => isStaying(replica) && !moving(replica);
+  const known = new Set(before.replicas.map(({ id }) => id));
+  const made = after.replicas.filter(({ id }) => !known.has(id));
+  const groups = groupsOf(before);
+  for (const { is, most } of groups) {
+    const had = count(before, (replica) => stays(replica) && is(replica));
+    const kept = count(after, (replica) => stays(replica) && is(replica) && known.has(replica.id));
+    assert(kept >= Math.min(most, had), `${had - kept} of ${had} that shall stay were stopped`);
+    assert(made.filter(is).length <= Math.max(0, most + roomWhilePaused(before) - had), 'more is made than is missing');
+  }
+  assert(
+    made.every((replica) => groups.some(({ is }) => is(replica))),
+    'something is made that nobody wants',
+  );
+}
+
+/** One that is not ready while paused may have to be worked around. */
+const roomWhilePaused = ({ paused, strategy, seats, maxSurge, want }: RolloutObserved): number =>
+  paused === true && want > 0 && seats === undefined && strategy?.kind === 'rollingUpdate' ? maxSurge : 0;
+
+function groupsOf(observed: RolloutObserved): readonly Group[] {
+  const { want, version, baseVersion = version, seats, paused, strategy } = observed;
+  const isOf =
+    (...versions: readonly number[]): Is =>
+    (replica) =>
+      versions.includes(replica.version);
+  if (strategy?.kind === 'blueGreen') {
+    const { activeVersion, keepVersion } = strategy;
+    const active = { is: isOf(activeVersion), most: want };
+    if (paused === true) return [active, { is: (one) => !active.is(one), most: want }];
+    const beside = activeVersion === version ? keepVersion : version;
+    return beside === undefined || beside === activeVersion ? [active] : [active, { is: isOf(beside), most: want }];
+  }
+  const isWanted: Is = paused === true ? () => true : isOf(version);
+  if (seats !== undefined)
+    return (want === 0 ? [] : seats).map((seat) => ({ is: (one) => one.nodeId === seat && isWanted(one), most: 1 }));
+  const updated = strategy?.kind === 'rollingUpdate' ? (strategy.updated ?? want) : want;
+  if (paused === true || updated >= want || version === baseVersion) return [{ is: isWanted, most: want }];
+  return [
+    { is: isWanted, most: updated },
+    { is: isOf(baseVersion), most: want - updated },
+  ];
+}

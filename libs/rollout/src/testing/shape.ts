@@ -1,0 +1,20 @@
+import { nextSteps, type RolloutDecision, type RolloutObserved } from '../index.js';
+import { anObserved } from './builders.js';
+
+/**
+ * A decision in short: `+2` makes a replica of version 2 (`+2@n1` on node n1), `-3` stops replica w-3, `=2` switches to version 2;
+ * otherwise what it waits for, or `converged`.
+ */
+export function shapeOf(decision: RolloutDecision): string {
+  if (decision.kind === 'converged') return decision.kind;
+  if (decision.kind === 'waiting') return decision.reason.kind;
+  const signs = decision.steps.map((step) => {
+    if (step.kind === 'stopReplica') return `-${step.replicaId.slice(2)}`;
+    if (step.kind === 'switchVersion') return `=${step.version}`;
+    return `+${step.version}${step.nodeId === undefined ? '' : `@${step.nodeId}`}`;
+  });
+  return signs.join(' ');
+}
+
+/** Decides about a workload that rolls to version 2. */
+export const shapeFor = (changes: Partial<RolloutObserved>): string => shapeOf(nextSteps(anObserved(changes)));
