@@ -13,3 +13,5 @@ export { replicasOf } from './event-index.js';
 export type { EventSubject } from './event-index.js';
 export { copyReplica, holdsResources, isLive, isTombstone } from './replicas.js';
 export { putNodeReturn } from './node-return.js';
+export { canonicalVersion, putSpecChange, servesOf, specOfVersion, versionRecordOf } from './spec-change.js';
+export type { SpecChange } from './spec-change.js';

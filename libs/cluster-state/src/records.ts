@@ -3,8 +3,10 @@ import { EventSchema } from '@cloudless/api';
 import {
   ClusterRecordSchema,
   ControlRecordSchema,
+  EvidenceRecordSchema,
   LeaderRecordSchema,
   NodeRecordSchema,
+  PlanRecordSchema,
   ReplicaRecordSchema,
   RequestRecordSchema,
   VersionRecordSchema,
@@ -26,6 +28,8 @@ export const recordSchemas = {
   version: VersionRecordSchema,
   /** id: uid. */
   control: ControlRecordSchema,
+  /** id: uid. Changes whenever a replica of the workload stops being ready. */
+  evidence: EvidenceRecordSchema,
   /** id: `<uid>/<sequence>`, both padded so that keys sort. */
   replica: ReplicaRecordSchema,
   /** id: node id. */
@@ -34,6 +38,8 @@ export const recordSchemas = {
   event: EventSchema,
   /** id: the caller's request id. */
   request: RequestRecordSchema,
+  /** id: the plan's own. */
+  plan: PlanRecordSchema,
 } as const satisfies Record<string, DescMessage>;
 
 export type RecordKind = keyof typeof recordSchemas;

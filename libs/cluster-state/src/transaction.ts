@@ -3,7 +3,7 @@ import { timestampFromMs } from '@bufbuild/protobuf/wkt';
 import { EventSchema, type Event } from '@cloudless/api';
 import type { Compare, Operation, Revision } from '@cloudless/state-store';
 import { encodeRecord, keyOf, replicaKeyId, type RecordKind, type RecordOf } from './records.js';
-import type { ReplicaRecord } from '@cloudless/api/store';
+import { EvidenceRecordSchema, type ReplicaRecord } from '@cloudless/api/store';
 import type { Stored } from './view.js';
 
 /** What an event says; id and time are given by the transaction. */
@@ -61,9 +61,13 @@ export class Transaction {
     return this.require('replica', id, 'absent').put('replica', id, replica);
   }
 
-  /** Rewrites a replica, provided it is still as it was read. */
+  /** Rewrites a replica, provided it is still as it was read. When it is no longer the ready one that it was, its workload's evidence changes. */
   updateReplica(read: Stored<ReplicaRecord>, next: ReplicaRecord): this {
     const id = replicaKeyId(next.uid, next.sequence);
+    const before = read.value;
+    if (before.ready && !(next.ready && next.containerId === before.containerId)) {
+      this.put('evidence', next.uid, create(EvidenceRecordSchema, { uid: next.uid }));
+    }
     return this.require('replica', id, read).put('replica', id, next);
   }
 

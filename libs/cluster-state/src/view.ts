@@ -1,6 +1,8 @@
 import { ReplicaStatus_Phase as Phase, type Event } from '@cloudless/api';
 import type {
   ControlRecord,
+  EvidenceRecord,
+  PlanRecord,
   NodeRecord,
   ReplicaRecord,
   RequestRecord,
@@ -32,6 +34,10 @@ export interface ClusterView {
   workloadByName(namespace: string, name: string): Stored<WorkloadRecord> | undefined;
   workloads(): Iterable<Stored<WorkloadRecord>>;
   control(uid: string): Stored<ControlRecord> | undefined;
+  /** What changes whenever a replica of the workload stops being ready. */
+  evidence(uid: string): Stored<EvidenceRecord> | undefined;
+  plan(id: string): Stored<PlanRecord> | undefined;
+  plans(): Iterable<readonly [string, Stored<PlanRecord>]>;
   version(uid: string, version: number): VersionRecord | undefined;
   /** Ascending. */
   versions(uid: string): readonly VersionRecord[];
@@ -43,6 +49,8 @@ export interface ClusterView {
   unplaced(): Iterable<Stored<ReplicaRecord>>;
   node(id: string): Stored<NodeRecord> | undefined;
   nodes(): Iterable<Stored<NodeRecord>>;
+  /** The nodes that are being drained, or are drained and not in use again. */
+  drainingNodes(): Iterable<Stored<NodeRecord>>;
   /** Oldest first. */
   events(): readonly Event[];
   /** The newest event about a replica that still has a record, of those that are kept. */
@@ -70,11 +78,14 @@ export class IndexedView implements ClusterView {
     node: new Map(),
     event: new Map(),
     request: new Map(),
+    evidence: new Map(),
+    plan: new Map(),
   };
   private readonly replicasById = new Map<string, Stored<ReplicaRecord>>();
   private readonly byWorkload: Group = new Map();
   private readonly byNode: Group = new Map();
   private readonly waiting = new Map<string, Stored<ReplicaRecord>>();
+  private readonly draining = new Map<string, Stored<NodeRecord>>();
   private readonly versionsByWorkload = new Map<string, Map<number, VersionRecord>>();
   private eventList: readonly Event[] | undefined;
   private readonly eventIndex = new EventIndex();
@@ -103,6 +114,18 @@ export class IndexedView implements ClusterView {
 
   control(uid: string): Stored<ControlRecord> | undefined {
     return this.byKind.control.get(uid);
+  }
+
+  evidence(uid: string): Stored<EvidenceRecord> | undefined {
+    return this.byKind.evidence.get(uid);
+  }
+
+  plan(id: string): Stored<PlanRecord> | undefined {
+    return this.byKind.plan.get(id);
+  }
+
+  plans(): Iterable<readonly [string, Stored<PlanRecord>]> {
+    return this.byKind.plan;
   }
 
   version(uid: string, version: number): VersionRecord | undefined {
@@ -141,6 +164,10 @@ export class IndexedView implements ClusterView {
     return this.byKind.node.values();
   }
 
+  drainingNodes(): Iterable<Stored<NodeRecord>> {
+    return this.draining.values();
+  }
+
   events(): readonly Event[] {
     this.eventList ??= [...this.byKind.event.values()].map(({ value }) => value).sort((a, b) => (a.id < b.id ? -1 : 1));
     return this.eventList;
@@ -176,6 +203,7 @@ export class IndexedView implements ClusterView {
       this.appendEvent(after as Stored<Event> | undefined, before !== undefined);
       this.eventIndex.take(before?.value as Event | undefined, after?.value as Event | undefined);
     }
+    if (kind === 'node') this.indexNode(id, after as Stored<NodeRecord> | undefined);
     if (kind === 'version') this.indexVersion(id, after?.value as VersionRecord | undefined);
     if (kind === 'replica')
       this.indexReplica(before as Stored<ReplicaRecord> | undefined, after as Stored<ReplicaRecord> | undefined);
@@ -193,6 +221,11 @@ export class IndexedView implements ClusterView {
     const inOrder = after !== undefined && !replaced && (last === undefined || last.id < after.value.id);
     if (this.eventList !== undefined && inOrder) (this.eventList as Event[]).push(after.value);
     else this.eventList = undefined;
+  }
+
+  private indexNode(id: string, node: Stored<NodeRecord> | undefined): void {
+    if (node?.value.draining === true) this.draining.set(id, node);
+    else this.draining.delete(id);
   }
 
   private indexVersion(id: string, record: VersionRecord | undefined): void {

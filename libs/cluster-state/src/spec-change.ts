@@ -1,0 +1,98 @@
+import { clone, create, equals } from '@bufbuild/protobuf';
+import { timestampFromMs } from '@bufbuild/protobuf/wkt';
+import { Rollout_Strategy as Strategy, WorkloadSpecSchema, toTemplate, type WorkloadSpec } from '@cloudless/api';
+import {
+  VersionRecordSchema,
+  WorkloadRecordSchema,
+  type ReplicaRecord,
+  type VersionRecord,
+  type WorkloadRecord,
+} from '@cloudless/api/store';
+import { versionKeyId } from './records.js';
+import type { Transaction } from './transaction.js';
+import type { ClusterView, Stored } from './view.js';
+
+/** A new spec of a workload, and what brought it about. */
+export interface SpecChange {
+  readonly spec: WorkloadSpec;
+  readonly requestId: string;
+  readonly nowMs: number;
+  /** For the history when it was no change of the spec by hand: `undo to version 1`. */
+  readonly cause?: string;
+}
+
+/** Writes a changed spec as the next generation, and as the next version when the replica template differs. */
+export function putSpecChange(
+  transaction: Transaction,
+  view: Pick<ClusterView, 'versions'>,
+  current: Stored<WorkloadRecord>,
+  change: SpecChange,
+): WorkloadRecord {
+  const { spec, requestId, nowMs, cause = '' } = change;
+  const next = clone(WorkloadRecordSchema, current.value);
+  const before = next.spec ?? create(WorkloadSpecSchema);
+  next.spec = spec;
+  next.requestId = requestId;
+  next.generation += 1n;
+  transaction.require('workload', next.uid, current);
+  if (!equals(WorkloadSpecSchema, toTemplate(before), toTemplate(spec))) {
+    next.version += 1;
+    const record = versionRecordOf(spec, { version: next.version, nowMs, cause, earlier: view.versions(next.uid) });
+    transaction.put('version', versionKeyId(next.uid, next.version), record);
+  }
+  transaction.put('workload', next.uid, next);
+  return next;
+}
+
+/** The record of a version. @param earlier - The versions that are kept, ascending. */
+export function versionRecordOf(
+  spec: WorkloadSpec,
+  about: {
+    readonly version: number;
+    readonly nowMs: number;
+    readonly cause?: string;
+    readonly earlier: readonly VersionRecord[];
+  },
+): VersionRecord {
+  const template = toTemplate(spec);
+  const same = about.earlier.find((kept) => kept.template !== undefined && equals(WorkloadSpecSchema, kept.template, template));
+  return create(VersionRecordSchema, {
+    version: about.version,
+    template,
+    createdAt: timestampFromMs(about.nowMs),
+    asWritten: templatePart(spec),
+    sameAs: same === undefined ? 0 : same.sameAs || same.version,
+    cause: about.cause ?? '',
+  });
+}
+
+/** The oldest version with the same template: replicas of the one are replicas of the other. */
+export function canonicalVersion(view: Pick<ClusterView, 'version'>, uid: string, version: number): number {
+  return view.version(uid, version)?.sameAs || version;
+}
+
+/** Which replicas of a workload count and serve: all, but under blue/green those of the active version only. */
+export function servesOf(view: Pick<ClusterView, 'version' | 'control'>, uid: string): (replica: ReplicaRecord) => boolean {
+  const control = view.control(uid)?.value;
+  if (control?.rollout?.strategy !== Strategy.BLUE_GREEN || control.activeVersion === 0) return () => true;
+  const active = canonicalVersion(view, uid, control.activeVersion);
+  return ({ version }) => canonicalVersion(view, uid, version) === active;
+}
+
+/** A spec with the template of an older version and everything else of the present one: what an undo makes of it. */
+export function specOfVersion(present: WorkloadSpec, { asWritten, template }: VersionRecord): WorkloadSpec {
+  const spec = clone(WorkloadSpecSchema, asWritten ?? template ?? create(WorkloadSpecSchema));
+  if (present.replicas !== undefined) spec.replicas = present.replicas;
+  if (present.rollout !== undefined) spec.rollout = present.rollout;
+  if (present.disconnect !== undefined) spec.disconnect = present.disconnect;
+  return spec;
+}
+
+/** What a version keeps of a spec, without the defaults. */
+function templatePart(spec: WorkloadSpec): WorkloadSpec {
+  const part = clone(WorkloadSpecSchema, spec);
+  delete part.replicas;
+  delete part.rollout;
+  delete part.disconnect;
+  return part;
+}
