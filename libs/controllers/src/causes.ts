@@ -6,8 +6,12 @@ import type { ClusterView } from '@cloudless/cluster-state';
 /** Where causes are looked up: the events that are kept. Nothing else remembers them, so a cause that is no longer kept is none. */
 export type CauseView = Pick<ClusterView, 'revision' | 'lastEvent' | 'lastEventOfReplica' | 'node'>;
 
-/** Events of a user's change of a workload. */
-const CHANGES = ['WorkloadCreated', 'WorkloadUpdated', 'WorkloadScaled', 'WorkloadDeletionRequested'];
+/** Events of a change of a workload: by a user, or by the rollback that one has asked for. */
+const CHANGES = ['WorkloadCreated', 'WorkloadUpdated', 'WorkloadScaled', 'WorkloadRolledBack', 'WorkloadDeletionRequested'];
+/** Events of a user's drain of a node. */
+const DRAINS = ['NodeDraining', 'NodeDrainChanged'];
+/** Events that tell of taints. */
+const NODE_CHANGES = ['NodeUpdated', 'NodeChanged', 'NodeJoined'];
 /** Events of the end of a replica that was not asked to end. */
 const ENDS = new Set(['ReplicasLost', 'ReplicaFailed']);
 
@@ -16,10 +20,10 @@ export function changeOf(view: CauseView, workload: Pick<WorkloadRecord, 'namesp
   return view.lastEvent({ kind: 'workload', namespace: workload.namespace, name: workload.name }, CHANGES);
 }
 
-/** That the node of a replica is being drained, if it is. */
-export function drainOf(view: CauseView, { nodeId }: Pick<ReplicaRecord, 'nodeId'>): Event | undefined {
-  const draining = nodeId !== '' && view.node(nodeId)?.value.draining === true;
-  return draining ? view.lastEvent({ kind: 'node', nodeId }, ['NodeDraining']) : undefined;
+/** What drives a replica from its node: the drain, or the change that brought a taint. */
+export function evictionOf(view: CauseView, { nodeId }: Pick<ReplicaRecord, 'nodeId'>): Event | undefined {
+  if (nodeId === '') return undefined;
+  return view.lastEvent({ kind: 'node', nodeId }, view.node(nodeId)?.value.draining === true ? DRAINS : NODE_CHANGES);
 }
 
 /** By slot, the newest replica that failed or was lost. */

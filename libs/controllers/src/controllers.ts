@@ -1,9 +1,12 @@
-import type { NodeRecord, ReplicaRecord } from '@cloudless/api/store';
+import type { DrainStatus } from '@cloudless/api';
+import type { NodeRecord } from '@cloudless/api/store';
 import { noMeter, noTracer, toNodeId, type Clock, type Log, type Meter, type Random, type Tracer } from '@cloudless/base';
-import { holdsResources, type ClusterState } from '@cloudless/cluster-state';
+import type { ClusterState } from '@cloudless/cluster-state';
 import { createCluster, type ScoreWeights } from '@cloudless/scheduler';
 import { ClusterModel } from './cluster-model.js';
 import { effectiveNode, taintKey } from './effective-node.js';
+import { DrainReconciler } from './drain-reconciler.js';
+import { drainStatusOf, replicasHeldBy } from './drain-status.js';
 import { Janitor } from './janitor.js';
 import { NodeDirectory } from './node-directory.js';
 import { NodeReconciler } from './node-reconciler.js';
@@ -42,6 +45,8 @@ export interface Controllers {
     /** The agent's word with the users' over it. */
     readonly effective: typeof effectiveNode;
     readonly taintKey: typeof taintKey;
+    /** How far the drain of a node is; undefined when there is none. */
+    drainOf(record: NodeRecord): DrainStatus | undefined;
   };
   /** What the scheduler has booked on a node: the same, kept by increments. Undefined when it does not know the node. */
   bookedOn(nodeId: string): { readonly cpuMillis: number; readonly memoryBytes: number; readonly replicas: number } | undefined;
@@ -53,15 +58,15 @@ export function startControllers(options: ControllersOptions): Controllers {
   const { state, clock, random, log, meter = noMeter, tracer = noTracer } = options;
   const nodes = new NodeDirectory({ clock, log: log.child({ component: 'nodes' }), leaseMs: options.leaseMs, meter });
   // A lost node whose replicas have not been given up yet is waited for like the others: then it is lost again, and they go.
-  const isExpected = ({ id, lost }: NodeRecord): boolean => !lost || heldOn(state, id).length > 0;
+  const isExpected = ({ id, lost }: NodeRecord): boolean => !lost || replicasHeldBy(state.view(), id).length > 0;
   nodes.start([...state.view().nodes()].map(({ value }) => value).flatMap((node) => (isExpected(node) ? [node.id] : [])));
   const cluster = createCluster(options.weights === undefined ? {} : { weights: options.weights });
   const model = new ClusterModel({ state, nodes, cluster });
   const readiness = new Readiness(state, nodes, clock);
-  const reader = new WorkloadReader(state, nodes);
+  const reader = new WorkloadReader(state, nodes, { cluster, clock });
   const planner = new Planner({ state, nodes, readiness, reader, cluster, clock });
   const common = { state, nodes, clock, random, meter, tracer };
-  const workloads = new WorkloadReconciler({ ...common, readiness, log: log.child({ component: 'workloads' }) });
+  const workloads = new WorkloadReconciler({ ...common, readiness, cluster, log: log.child({ component: 'workloads' }) });
   const placer = new Placer({ ...common, cluster, log: log.child({ component: 'scheduler' }) });
   const nodeLife = new NodeReconciler({ ...common, log: log.child({ component: 'nodes' }) });
   const janitor = new Janitor({
@@ -72,11 +77,13 @@ export function startControllers(options: ControllersOptions): Controllers {
     log: log.child({ component: 'janitor' }),
     ...auditRetention(options),
   });
+  const drains = new DrainReconciler({ ...common, log: log.child({ component: 'nodes' }) });
+  const drainOf = (record: NodeRecord) => drainStatusOf({ view: state.view(), nodes }, record);
   return {
     nodes,
     reader,
     planner,
-    placements: { allocatedOn: (nodeId) => allocatedOn(state, nodeId), effective: effectiveNode, taintKey },
+    placements: { allocatedOn: (nodeId) => allocatedOn(state, nodeId), effective: effectiveNode, taintKey, drainOf },
     bookedOn: (nodeId) => {
       const usage = cluster.usage(toNodeId(nodeId));
       if (usage === undefined) return undefined;
@@ -85,7 +92,7 @@ export function startControllers(options: ControllersOptions): Controllers {
     },
     close: async () => {
       nodes.close();
-      await Promise.all([workloads.close(), placer.close(), nodeLife.close(), janitor.close()]);
+      await Promise.all([workloads.close(), placer.close(), nodeLife.close(), drains.close(), janitor.close()]);
       model.close();
       readiness.close();
     },
@@ -96,12 +103,8 @@ function auditRetention({ auditRetentionMs }: ControllersOptions): { readonly au
   return auditRetentionMs === undefined ? {} : { auditRetentionMs };
 }
 
-function heldOn(state: ClusterState, nodeId: string): readonly ReplicaRecord[] {
-  return [...state.view().replicasOn(nodeId)].map(({ value }) => value).filter(holdsResources);
-}
-
 function allocatedOn(state: ClusterState, nodeId: string) {
-  const held = heldOn(state, nodeId);
+  const held = replicasHeldBy(state.view(), nodeId);
   const sums = { cpuMillis: 0, memoryBytes: 0, replicas: held.length };
   for (const value of held) {
     const requests = state.view().version(value.uid, value.version)?.template?.resources?.requests;

@@ -37,7 +37,7 @@ const TOMBSTONE_RETENTION_MS = 30 * 24 * 3_600_000;
 const PERIOD_MS = 60_000;
 const MAX_DELETES_PER_COMMIT = 90;
 
-/** Removes what has had its time: old events, results of old requests, tombstones. */
+/** Removes what has had its time: old events, results of old requests, plans, tombstones. */
 export class Janitor {
   private readonly queue: WorkQueue<'sweep'>;
 
@@ -86,16 +86,19 @@ export class Janitor {
     return [...others.slice(0, Math.max(0, others.length - MAX_EVENTS)), ...audit.filter(isDue)].map(({ id }) => id);
   }
 
-  private due(): readonly { readonly kind: 'event' | 'request' | 'replica'; readonly id: string }[] {
+  private due(): readonly { readonly kind: 'event' | 'request' | 'plan' | 'replica'; readonly id: string }[] {
     const view = this.deps.state.view();
     const now = this.deps.clock.wallTime();
     const old = this.dueEvents(now).map((id) => ({ kind: 'event' as const, id }));
     const requests = [...view.requests()]
       .filter(([, { value }]) => value.at === undefined || now - timestampMs(value.at) > REQUEST_RETENTION_MS)
       .map(([id]) => ({ kind: 'request' as const, id }));
+    const plans = [...view.plans()]
+      .filter(([, { value }]) => value.plan?.expiresAt === undefined || now >= timestampMs(value.plan.expiresAt))
+      .map(([id]) => ({ kind: 'plan' as const, id }));
     const tombstones = [...view.replicas()]
       .filter(({ value }) => value.lost && value.lostAt !== undefined && now - timestampMs(value.lostAt) > TOMBSTONE_RETENTION_MS)
       .map(({ value }) => ({ kind: 'replica' as const, id: replicaKeyId(value.uid, value.sequence) }));
-    return [...old, ...requests, ...tombstones];
+    return [...old, ...requests, ...plans, ...tombstones];
   }
 }

@@ -30,8 +30,8 @@ export interface NodeReconcilerDeps {
   readonly meter?: Meter;
 }
 
-/** With the node and an event it stays below the 100 writes of a transaction. */
-const MAX_LOST_PER_COMMIT = 80;
+/** A replica and its workload's evidence each: with the node and an event it stays below the 100 writes of a transaction. */
+const MAX_LOST_PER_COMMIT = 45;
 /** How often a held replacement is asked for again. */
 const BRAKE_RECHECK_MS = 1_000;
 

@@ -1,5 +1,5 @@
-import { Event_Category as Category, Event_Severity as Severity, ReplicaStatus_Phase as Phase, type Event } from '@cloudless/api';
-import type { ReplicaRecord, WorkloadRecord } from '@cloudless/api/store';
+import { ReplicaStatus_Phase as Phase } from '@cloudless/api';
+import type { ControlRecord, NodeRecord, ReplicaRecord, WorkloadRecord } from '@cloudless/api/store';
 import {
   WorkQueue,
   logFailure,
@@ -14,11 +14,20 @@ import {
   type Tracer,
   type WorkResult,
 } from '@cloudless/base';
-import { copyReplica, holdsResources, type ClusterState, type RecordChange, type Stored } from '@cloudless/cluster-state';
-import { describeReasons, type Cluster, type Placement } from '@cloudless/scheduler';
+import {
+  copyReplica,
+  holdsResources,
+  type ClusterState,
+  type ClusterView,
+  type RecordChange,
+  type Stored,
+} from '@cloudless/cluster-state';
+import type { Cluster, PlacementRequest } from '@cloudless/scheduler';
 import { isOver } from './commit.js';
-import { newestOf } from './causes.js';
 import type { NodeDirectory } from './node-directory.js';
+import { PendingBatches, type PendingBatch } from './pending-batches.js';
+import { decideAny, decideBound, decideWhole, newSetOf, type Decided, type PlacementDecision } from './placement-decision.js';
+import { placedEvent, unplacedEvent, type DecisionFacts, type PlacedReplica } from './placement-events.js';
 import { toPlacementRequest } from './scheduler-input.js';
 
 /** What {@link Placer} works with. */
@@ -33,20 +42,6 @@ export interface PlacerDeps {
   readonly tracer?: Tracer;
 }
 
-/** Replicas of one workload and version: they need the same of a node. */
-interface Batch {
-  readonly workload: WorkloadRecord;
-  readonly version: number;
-  readonly priority: number;
-  readonly replicas: Stored<ReplicaRecord>[];
-}
-
-/** Where a replica goes, and with which score. */
-interface Placed {
-  readonly nodeId: string;
-  readonly score: number;
-}
-
 /** A replica and an event each fit twice into a transaction of 100; more at once only makes a conflict dearer. */
 const MAX_PLACED_PER_COMMIT = 45;
 
@@ -56,6 +51,7 @@ const MAX_PLACED_PER_COMMIT = 45;
  */
 export class Placer {
   private readonly queue: WorkQueue<'place'>;
+  private readonly pending: PendingBatches;
   private readonly unsubscribes: (() => void)[];
 
   private readonly placed: Counter;
@@ -74,8 +70,10 @@ export class Placer {
       onError: (_key, reason) => logFailure(deps.log, 'placement failed', reason),
       backoff: { firstMs: 20, maxMs: 1_000, jitter: 0.2 },
     });
+    this.pending = new PendingBatches(() => deps.state.view());
     this.unsubscribes = [
       deps.state.subscribe((changes) => {
+        this.pending.apply(changes);
         if (changes.some(changesPlacement)) this.queue.wake('place');
       }),
       deps.nodes.subscribe(() => this.queue.wake('place')),
@@ -91,81 +89,74 @@ export class Placer {
   private async place(): Promise<WorkResult> {
     // Woken again when that ends: the record of the cluster changes.
     if (this.deps.state.restored !== undefined) return { kind: 'done' };
-    const batch = this.nextBatch(new Set());
-    if (batch === undefined) return { kind: 'done' };
-    const refused = new Set<string>();
-    for (let next: Batch | undefined = batch; next !== undefined; next = this.nextBatch(refused)) {
-      const batchNow = next;
-      const moved = await (this.deps.tracer ?? noTracer).follow(
-        batchNow.workload.uid,
-        'place replicas',
-        { workloadId: batchNow.workload.uid, replicas: batchNow.replicas.length },
-        () => this.placeBatch(batchNow),
-      );
+    this.pending.beginRound();
+    for (let batch = this.pending.next(); batch !== undefined; batch = this.pending.next()) {
+      const moved = await this.placeTraced(batch);
       if (moved === 'conflict') return { kind: 'again' }; // the view shows by now what it conflicted with
       if (moved === 'over') return { kind: 'done' };
-      if (moved === 'none') refused.add(batchKey(next.workload.uid, next.version));
+      if (moved === 'none') this.pending.setAside(batch);
     }
     return { kind: 'done' };
   }
 
-  /** The most urgent replicas: by priority, then by age. One pass over those waiting, whatever their number. */
-  private nextBatch(refused: ReadonlySet<string>): Batch | undefined {
-    const view = this.deps.state.view();
-    const batches = new Map<string, Batch>();
-    for (const replica of view.unplaced()) {
-      const { uid, version, desiredRunning, phase } = replica.value;
-      const key = batchKey(uid, version);
-      if (refused.has(key) || !desiredRunning || phase !== Phase.PENDING) continue;
-      const known = batches.get(key);
-      if (known !== undefined) {
-        known.replicas.push(replica);
-        continue;
-      }
-      const workload = view.workload(uid);
-      const template = view.version(uid, version)?.template;
-      if (workload === undefined || template === undefined) continue;
-      batches.set(key, { workload: workload.value, version, priority: template.priority ?? 0, replicas: [replica] });
-    }
-    return [...batches.values()].sort((a, b) => b.priority - a.priority || ageOrder(a, b))[0];
+  private placeTraced(batch: PendingBatch): Promise<Moved> {
+    const { tracer = noTracer } = this.deps;
+    const about = { workloadId: batch.uid, replicas: batch.replicaIds.size };
+    return tracer.follow(batch.uid, 'place replicas', about, () => this.placeBatch(batch));
   }
 
-  private async placeBatch(batch: Batch): Promise<'some' | 'none' | 'conflict' | 'over'> {
-    const { state, cluster } = this.deps;
-    const view = state.view();
-    const template = view.version(batch.workload.uid, batch.version)?.template;
-    if (template === undefined) return 'none';
-    const replicas = batch.replicas.sort((a, b) => Number(a.value.sequence - b.value.sequence));
-    const asked = Math.min(replicas.length, MAX_PLACED_PER_COMMIT);
-    const placements = cluster.place(toPlacementRequest(batch.workload, template), asked);
-    const refusal = placements.find((placement) => !placement.placed);
-    const transaction = state.transaction();
-    const placed: (Placed & { readonly replica: ReplicaRecord })[] = [];
-    const told: ReplicaRecord[] = [];
-    for (const [index, replica] of replicas.entries()) {
-      if (transaction.size >= MAX_PLACED_PER_COMMIT) break;
-      // What is refused to one is refused to all after it, also to those beyond this commit.
-      const placement = placements[index] ?? refusal;
-      const next = placement === undefined ? undefined : afterPlacement(replica.value, placement, view.revision);
-      if (next === undefined) continue;
-      transaction.updateReplica(replica, next);
-      if (placement?.placed !== true) told.push(replica.value);
-      else placed.push({ nodeId: placement.nodeId, score: placement.score, replica: replica.value });
+  private async placeBatch(batch: PendingBatch): Promise<Moved> {
+    const view = this.deps.state.view();
+    const workload = view.workload(batch.uid)?.value;
+    const template = view.version(batch.uid, batch.version)?.template;
+    if (workload === undefined || template === undefined) return 'none';
+    const replicas = [...batch.replicaIds].flatMap((id) => view.replica(id) ?? []);
+    replicas.sort((a, b) => Number(a.value.sequence - b.value.sequence));
+    const decision = this.decide(view, batch, workload, toPlacementRequest(workload, template), replicas);
+    const changes = decision.decided.filter(
+      ({ replica, outcome }) => !('reason' in outcome) || outcome.reason !== replica.value.reason,
+    );
+    const round = roundOf(view, workload, decision);
+    const most = decision.asOne ? changes.length : MAX_PLACED_PER_COMMIT;
+    for (let from = 0; from < most && from < changes.length; from += MAX_PLACED_PER_COMMIT) {
+      const ended = await this.commit(round, changes.slice(from, from + MAX_PLACED_PER_COMMIT));
+      if (ended !== 'some') return ended;
     }
-    if (transaction.size === 0) return 'none';
+    return changes.length === 0 ? 'none' : 'some';
+  }
+
+  private decide(
+    view: ClusterView,
+    { bound, version }: PendingBatch,
+    workload: WorkloadRecord,
+    request: PlacementRequest,
+    replicas: readonly Stored<ReplicaRecord>[],
+  ): PlacementDecision {
+    const { cluster } = this.deps;
+    if (bound) return decideBound(cluster, request, replicas);
+    const newSet = newSetOf(view, workload, version);
+    if (newSet !== undefined) return decideWhole(cluster, request, replicas, newSet);
+    return decideAny(cluster, request, replicas, MAX_PLACED_PER_COMMIT);
+  }
+
+  private async commit(round: PlacementRound, changes: readonly Decided[]): Promise<Moved> {
+    const { state, log } = this.deps;
+    const { view, workload, refusal } = round;
+    const transaction = state.transaction();
+    const placed: PlacedReplica[] = [];
+    const told: ReplicaRecord[] = [];
+    for (const { replica, outcome } of changes) {
+      transaction.updateReplica(replica, afterDecision(replica.value, outcome, view.revision));
+      if ('reason' in outcome) told.push(replica.value);
+      else placed.push({ ...outcome, replica: replica.value });
+    }
     for (const nodeId of new Set(placed.map(({ nodeId }) => nodeId))) {
       // A node that was cordoned, changed or removed meanwhile may not fit any more.
-      const node = view.node(nodeId);
+      const node = round.nodes.get(nodeId);
       if (node !== undefined) transaction.require('node', nodeId, node);
     }
-    const verdict = (about: readonly ReplicaRecord[]): Verdict => ({
-      replicas: about,
-      causedBy: newestOf(...about.map(({ id }) => view.lastEventOfReplica(id))),
-      decisionId: `schedule/${batch.workload.uid}@${view.revision}`,
-    });
-    if (placed.length > 0) transaction.event(placedEvent(batch, placed, verdict(placed.map(({ replica }) => replica))));
-    if (told.length > 0 && refusal !== undefined)
-      transaction.event(unplacedEvent(batch, replicas.length - placed.length, refusal, verdict(told)));
+    if (placed.length > 0) transaction.event(placedEvent(round, placed));
+    if (told.length > 0) transaction.event(unplacedEvent(round, told, refusal));
     try {
       await state.commit(transaction);
     } catch (reason) {
@@ -175,98 +166,47 @@ export class Placer {
     }
     this.placed.add(placed.length, { result: 'placed' });
     this.placed.add(told.length, { result: 'unplaced' });
-    this.deps.log.info('replicas placed', {
-      workloadId: batch.workload.uid,
-      placed: placed.length,
-      unplaced: replicas.length - placed.length,
-    });
+    log.info('replicas placed', { workloadId: workload.uid, placed: placed.length, unplaced: told.length });
     return 'some';
   }
 }
 
-/** The replica with its node, or with the reason why it has none; undefined when nothing changes. */
-function afterPlacement(replica: ReplicaRecord, placement: Placement, revision: bigint): ReplicaRecord | undefined {
-  if (placement.placed) {
-    return copyReplica(replica, { nodeId: placement.nodeId, phase: Phase.ASSIGNED, reason: '', orderRevision: revision });
+/** What the commits of one decision share. */
+interface PlacementRound extends DecisionFacts {
+  readonly view: ClusterView;
+  /** The nodes that are used, as they were when it was made: the view goes on with each commit. */
+  readonly nodes: ReadonlyMap<string, Stored<NodeRecord>>;
+  readonly refusal: string;
+}
+
+function roundOf(view: ClusterView, workload: WorkloadRecord, { decided, refusal = '' }: PlacementDecision): PlacementRound {
+  const nodes = new Map<string, Stored<NodeRecord>>();
+  for (const { outcome } of decided) {
+    const node = 'reason' in outcome ? undefined : view.node(outcome.nodeId);
+    if (node !== undefined) nodes.set(node.value.id, node);
   }
-  const reason = `no node fits: ${describeReasons(placement.reasons)}`;
-  return reason === replica.reason ? undefined : copyReplica(replica, { reason });
+  return { view, workload, nodes, refusal, decisionId: `schedule/${workload.uid}@${view.revision}` };
 }
 
-/** What the scheduler decided for some replicas of a batch. */
-interface Verdict {
-  readonly replicas: readonly ReplicaRecord[];
-  readonly causedBy: Event | undefined;
-  readonly decisionId: string;
-}
+/** What came of a batch: `none` when nothing could be changed. */
+type Moved = 'some' | 'none' | 'conflict' | 'over';
 
-function placedEvent({ workload }: Batch, placements: readonly Placed[], { replicas, causedBy, decisionId }: Verdict) {
-  const placedOn = placements.map(({ nodeId }) => nodeId);
-  const counts = new Map<string, number>();
-  for (const nodeId of placedOn) counts.set(nodeId, (counts.get(nodeId) ?? 0) + 1);
-  const where = [...counts].map(([nodeId, count]) => `${count} on ${nodeId}`).join(', ');
-  return {
-    severity: Severity.INFO,
-    category: Category.SCHEDULING,
-    reason: 'ReplicasPlaced',
-    message: `placed ${placedOn.length} ${placedOn.length === 1 ? 'replica' : 'replicas'}: ${where}`,
-    namespace: workload.namespace,
-    workload: workload.name,
-    ...(counts.size === 1 ? { nodeId: placedOn[0] ?? '' } : {}),
-    ...about(replicas),
-    causedBy,
-    decision: { id: decisionId, why: whyThere(placements) },
-  };
-}
-
-/** The score is that at the moment of the placement: the next replica finds the node fuller. */
-function whyThere(placements: readonly Placed[]): string {
-  const [first] = placements;
-  const scores = placements.map(({ score }) => score);
-  const [lowest, highest] = [Math.min(...scores), Math.max(...scores)].map((score) => score.toFixed(3));
-  if (first === undefined) return '';
-  return placements.length === 1
-    ? `${first.nodeId} was the best node that fits, with a score of ${highest}`
-    : `each went to the best node that fitted it, with scores from ${lowest} to ${highest}`;
-}
-
-/** Which replicas an event is about. */
-function about(replicas: readonly ReplicaRecord[]) {
-  const [first] = replicas;
-  return {
-    replicaIds: replicas.map(({ id }) => id),
-    ...(replicas.length === 1 ? { replicaId: first?.id ?? '' } : {}),
-  };
-}
-
-function unplacedEvent({ workload }: Batch, count: number, refusal: Placement, verdict: Verdict) {
-  const why = refusal.placed ? '' : describeReasons(refusal.reasons);
-  return {
-    severity: Severity.WARNING,
-    category: Category.SCHEDULING,
-    reason: 'ReplicasUnplaced',
-    message: `no node fits ${count} ${count === 1 ? 'replica' : 'replicas'}: ${why}`,
-    namespace: workload.namespace,
-    workload: workload.name,
-    ...about(verdict.replicas),
-    causedBy: verdict.causedBy,
-    decision: { id: verdict.decisionId, why: why === '' ? '' : `no node fits: ${why}` },
-  };
-}
-
-function batchKey(uid: string, version: number): string {
-  return `${uid}/${version}`;
-}
-
-function ageOrder(a: Batch, b: Batch): number {
-  const [first, second] = [a, b].map(({ workload }) => Number(workload.createdAt?.seconds ?? 0n));
-  return (first ?? 0) - (second ?? 0) || (a.workload.uid < b.workload.uid ? -1 : 1);
+/** The replica with its node, or with the reason why it has none. */
+function afterDecision(replica: ReplicaRecord, outcome: Decided['outcome'], revision: bigint): ReplicaRecord {
+  if ('reason' in outcome) return copyReplica(replica, { reason: outcome.reason });
+  return copyReplica(replica, { nodeId: outcome.nodeId, phase: Phase.ASSIGNED, reason: '', orderRevision: revision });
 }
 
 function changesPlacement({ kind, before, after }: RecordChange): boolean {
   if (kind === 'node' || kind === 'meta') return true;
+  if (kind === 'control') return servesOther(before as ControlRecord | undefined, after as ControlRecord | undefined);
   if (kind !== 'replica') return false;
   const [was, is] = [before as ReplicaRecord | undefined, after as ReplicaRecord | undefined];
   if (was === undefined || is === undefined) return true;
   return was.nodeId !== is.nodeId || was.desiredRunning !== is.desiredRunning || holdsResources(was) !== holdsResources(is);
+}
+
+/** Then another version is the one that is placed as a whole. */
+function servesOther(was: ControlRecord | undefined, is: ControlRecord | undefined): boolean {
+  return was?.activeVersion !== is?.activeVersion || was?.rollout?.strategy !== is?.rollout?.strategy;
 }

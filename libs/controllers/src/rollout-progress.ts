@@ -1,43 +1,120 @@
-import { Event_Category as Category, Event_Severity as Severity, RolloutStatus_Phase as RolloutPhase } from '@cloudless/api';
-import type { ControlRecord, VersionRecord } from '@cloudless/api/store';
-import { versionKeyId } from '@cloudless/cluster-state';
-import type { RolloutDecision } from '@cloudless/rollout';
+import { create, equals } from '@bufbuild/protobuf';
+import { Event_Category as Category, Event_Severity as Severity, WorkloadSpecSchema, type Event } from '@cloudless/api';
+import { ControlRecordSchema, type ControlRecord, type VersionRecord } from '@cloudless/api/store';
+import { canonicalVersion, putSpecChange, specOfVersion, versionKeyId, type EventInit } from '@cloudless/cluster-state';
+import { advanceRollout, type RolloutAdvance, type RolloutNews, type RolloutObserved } from '@cloudless/rollout';
 import { changeOf } from './causes.js';
+import { failuresOf, toRolloutFailure } from './rollout-failure.js';
+import { keepRolloutState, toRolloutState, toSettings } from './rollout-state.js';
 import { MAX_PASS_WRITES, type WorkloadPass } from './workload-pass.js';
 
 /** Kept for undo. */
 const MAX_VERSIONS = 10;
 
-/** Keeps the rollout's phase and the generation this pass has acted upon. */
-export function noteProgress({ next, workload, transaction, deleting, view }: WorkloadPass, decision: RolloutDecision): void {
-  const { generation, version, namespace, name } = workload.value;
+/** Asks what the rollout of the pass does next, and writes down how far it is; the steps are still to be taken. */
+export function advancePass(pass: WorkloadPass, observed: RolloutObserved, nowMs: number): RolloutAdvance {
+  const { next, workload, view } = pass;
+  const { uid, version, generation, spec } = workload.value;
+  const state = toRolloutState(next);
+  const replicas = pass.replicas.map(({ value }) => value);
+  const begins = state.version !== version;
+  const failures = begins ? 0 : (next.rollout?.failedGone ?? 0) + sum(replicas.map((replica) => failuresOf(next, replica)));
+  const advance = advanceRollout(state, {
+    settings: toSettings(spec ?? create(WorkloadSpecSchema)),
+    version,
+    canonical: (number) => canonicalVersion(view, uid, number),
+    observed,
+    pausedByUser: next.pausedVersion === version,
+    failures,
+    changed: next.observedGeneration !== generation,
+    nowMs,
+  });
+  keepRolloutState(next, advance.state);
   next.observedGeneration = generation;
-  if (deleting) return;
-  const about = { severity: Severity.INFO, category: Category.ROLLOUT, namespace, workload: name };
-  if (next.activeVersion !== version && next.rolloutPhase !== RolloutPhase.IN_PROGRESS) {
-    next.rolloutPhase = RolloutPhase.IN_PROGRESS;
-    const message =
-      next.activeVersion === 0
-        ? `version ${version} is being started`
-        : `version ${version} replaces version ${next.activeVersion}`;
-    transaction.event({ ...about, reason: 'RolloutStarted', message, causedBy: changeOf(view, workload.value) });
+  if (next.rollout !== undefined) {
+    next.rollout.failedNew = failures;
+    if (begins) Object.assign(next.rollout, { firstSequence: next.nextSequence, failedGone: 0 });
   }
-  next.rolloutReason = decision.kind === 'waiting' ? decision.reason.text : '';
-  if (decision.kind === 'converged' && next.activeVersion !== version) {
-    next.activeVersion = version;
-    next.rolloutPhase = RolloutPhase.COMPLETED;
-    transaction.event({
-      ...about,
-      reason: 'RolloutCompleted',
-      message: `version ${version} is rolled out: nothing of another one is left`,
-      causedBy: view.lastEvent({ kind: 'workload', namespace, name }, ['RolloutStarted']),
-    });
-  }
+  keepFailure(pass, advance, begins, nowMs);
+  for (const news of advance.news) tell(pass, news);
+  if (advance.rollBackTo !== undefined) rollBack(pass, advance.rollBackTo, nowMs);
+  return advance;
 }
 
-/** Keeps the newest versions and those that replicas still run. @param versions - Ascending. */
-export function pruneVersions({ workload, replicas, transaction }: WorkloadPass, versions: readonly VersionRecord[]): void {
+/** The failure is kept until the next rollout begins, and through the rollback it brought about. */
+function keepFailure({ next, replicas }: WorkloadPass, { state, news }: RolloutAdvance, begins: boolean, nowMs: number): void {
+  if (next.rollout === undefined) return;
+  // A rollback may begin and end in one pass: then it says so by its phase only.
+  const over = begins ? state.rollsBack === 0 && state.phase !== 'rolledBack' : state.phase === 'completed';
+  if (over) delete next.rollout.failure;
+  if (!news.some(({ kind }) => kind === 'failed')) return;
+  const values = replicas.map(({ value }) => value);
+  const failure = toRolloutFailure(next, values, { reason: state.reason, version: state.version, nowMs });
+  next.rollout.failure = failure;
+  next.rolloutReason = failure.reason;
+}
+
+function rollBack(pass: WorkloadPass, version: number, nowMs: number): void {
+  const { transaction, workload, next } = pass;
+  const kept = pass.versions.find((record) => record.version === version);
+  const spec = workload.value.spec;
+  if (kept === undefined || spec === undefined) return; // the rollout stays failed
+  const cause = `rollback to version ${version}`;
+  const record = putSpecChange(transaction, { versions: () => pass.versions }, workload, {
+    spec: specOfVersion(spec, kept),
+    requestId: '',
+    nowMs,
+    cause,
+  });
+  transaction.event({
+    ...about(pass),
+    severity: Severity.WARNING,
+    reason: 'WorkloadRolledBack',
+    message: `version ${record.version} is the template of version ${version} again, as version ${workload.value.version} failed: ${next.rolloutReason}`,
+  });
+}
+
+const told: Readonly<Record<RolloutNews['kind'], { readonly reason: string; readonly severity: Severity }>> = {
+  started: { reason: 'RolloutStarted', severity: Severity.INFO },
+  completed: { reason: 'RolloutCompleted', severity: Severity.INFO },
+  failed: { reason: 'RolloutFailed', severity: Severity.ERROR },
+  rolledBack: { reason: 'RolloutRolledBack', severity: Severity.WARNING },
+  paused: { reason: 'RolloutPaused', severity: Severity.INFO },
+  resumed: { reason: 'RolloutResumed', severity: Severity.INFO },
+  stageReached: { reason: 'RolloutStepReached', severity: Severity.INFO },
+  switched: { reason: 'TrafficSwitched', severity: Severity.INFO },
+};
+
+function tell(pass: WorkloadPass, { kind, message }: RolloutNews): void {
+  const { next, transaction } = pass;
+  const version = next.rollout?.version ?? 0;
+  transaction.event({
+    ...about(pass),
+    ...told[kind],
+    message: kind === 'failed' ? `version ${version} failed: ${next.rolloutReason}` : message,
+    ...(kind === 'failed' ? { replicaId: next.rollout?.failure?.replicaId ?? '' } : {}),
+    causedBy: causeOf(pass, kind),
+  });
+}
+
+function causeOf({ view, workload }: WorkloadPass, kind: RolloutNews['kind']): Event | undefined {
+  const { namespace, name } = workload.value;
+  const last = (...reasons: string[]) => view.lastEvent({ kind: 'workload', namespace, name }, reasons);
+  if (kind === 'started') return changeOf(view, workload.value);
+  if (kind === 'resumed') return last('RolloutResumeRequested');
+  if (kind === 'paused') return last('RolloutPauseRequested');
+  return last('RolloutStarted');
+}
+
+function about({ workload }: WorkloadPass): Pick<EventInit, 'category' | 'namespace' | 'workload'> {
+  const { namespace, name } = workload.value;
+  return { category: Category.ROLLOUT, namespace, workload: name };
+}
+
+/** Keeps the newest versions, the one that is active, and those that replicas still run. @param versions - Ascending. */
+export function pruneVersions({ workload, replicas, transaction, next }: WorkloadPass, versions: readonly VersionRecord[]): void {
   const inUse = new Set(replicas.map(({ value }) => value.version));
+  for (const number of [next.activeVersion, next.rollout?.fromVersion ?? 0]) inUse.add(number);
   for (const { version } of versions.slice(0, Math.max(0, versions.length - MAX_VERSIONS))) {
     if (transaction.size >= MAX_PASS_WRITES) return;
     if (!inUse.has(version)) transaction.delete('version', versionKeyId(workload.value.uid, version));
@@ -46,11 +123,7 @@ export function pruneVersions({ workload, replicas, transaction }: WorkloadPass,
 
 /** Whether a pass has nothing to write into the control record. */
 export function sameControl(a: ControlRecord, b: ControlRecord): boolean {
-  return (
-    a.observedGeneration === b.observedGeneration &&
-    a.activeVersion === b.activeVersion &&
-    a.rolloutPhase === b.rolloutPhase &&
-    a.rolloutReason === b.rolloutReason &&
-    a.nextSequence === b.nextSequence
-  );
+  return equals(ControlRecordSchema, a, b);
 }
+
+const sum = (numbers: readonly number[]): number => numbers.reduce((total, number) => total + number, 0);

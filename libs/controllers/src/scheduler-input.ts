@@ -95,7 +95,7 @@ export function toPlacementRequest(workload: WorkloadRecord, template: WorkloadS
     nodeAntiAffinity: (placement?.antiAffinity?.nodes ?? []).map(toNodeTerm),
     workloadAffinity: (placement?.affinity?.workloads ?? []).map(toWorkloadTerm),
     workloadAntiAffinity: (placement?.antiAffinity?.workloads ?? []).map(toWorkloadTerm),
-    tolerations: (placement?.tolerations ?? []).map(toToleration),
+    tolerations: (placement?.tolerations ?? []).flatMap(toPlacingTolerations),
     ...(spread === undefined
       ? {}
       : {
@@ -110,6 +110,14 @@ export function toPlacementRequest(workload: WorkloadRecord, template: WorkloadS
       ...capabilitiesOf(template),
       ...(disconnectTimesOf(workload.spec).stopAfterMs === undefined ? [] : ['disconnect.exclusive']),
     ],
+  };
+}
+
+/** What a node must be for a replica to stay there: a taint that is tolerated for a time is tolerated. */
+export function toStayingRequest(workload: WorkloadRecord, template: WorkloadSpec): PlacementRequest {
+  return {
+    ...toPlacementRequest(workload, template),
+    tolerations: (template.placement?.tolerations ?? []).map(toToleration),
   };
 }
 
@@ -156,15 +164,29 @@ function toAmount(value: number | bigint | undefined): number {
 }
 
 /** An effect of a newer version, or a taint without a key, means nothing here. */
-function isUsable({ key, effect }: ApiTaint): boolean {
+export function isUsable({ key, effect }: ApiTaint): boolean {
   return key !== '' && Object.hasOwn(effects, effect);
 }
 
-function toTaint(taint: ApiTaint): Taint {
+export function toTaint(taint: ApiTaint): Taint {
   return { key: taint.key, value: taint.value, effect: effects[taint.effect] };
 }
 
-function toToleration(toleration: ApiToleration): Toleration {
+/**
+ * Under a NO_EXECUTE taint that is tolerated for a time only, what is there may stay for that time and nothing new comes: it would
+ * have to go again.
+ */
+function toPlacingTolerations(toleration: ApiToleration): readonly Toleration[] {
+  const tolerated = toToleration(toleration);
+  if (toleration.tolerationPeriod === undefined) return [tolerated];
+  if (toleration.effect !== undefined) return [];
+  return [
+    { ...tolerated, effect: 'NoSchedule' },
+    { ...tolerated, effect: 'PreferNoSchedule' },
+  ];
+}
+
+export function toToleration(toleration: ApiToleration): Toleration {
   return {
     key: toleration.key,
     operator: toleration.operator === TolerationOperator.EXISTS ? 'Exists' : 'Equal',

@@ -1,8 +1,9 @@
 import { Event_Category as Category, Event_Severity as Severity, ReplicaStatus_Phase as Phase } from '@cloudless/api';
 import type { ReplicaRecord } from '@cloudless/api/store';
-import { copyReplica, isLive, isTombstone } from '@cloudless/cluster-state';
+import { copyReplica, isLive, isTombstone, type Stored } from '@cloudless/cluster-state';
+import { failuresOf } from './rollout-failure.js';
 import type { SlotBackoffs } from './slot-backoff.js';
-import { isFinal, MAX_REPLICA_WRITES, type WorkloadPass } from './workload-pass.js';
+import { isFinal, isFormerFinal, MAX_REPLICA_WRITES, type WorkloadPass } from './workload-pass.js';
 
 /**
  * Removes what was asked to stop and has, and retires what failed. Adds at most {@link MAX_REPLICA_WRITES} writes; what is
@@ -16,19 +17,27 @@ export function settleEnded(pass: WorkloadPass, backoffs: SlotBackoffs, readyFor
     if (transaction.size >= MAX_REPLICA_WRITES) return;
     const { value } = replica;
     if (isTombstone(value) || isLive(value)) continue;
-    const final = isFinal(pass.workload.value, value);
+    const { view, workload, next } = pass;
+    const former = isFormerFinal(view, workload.value, next.activeVersion, value);
+    const final = former || isFinal(view, workload.value, value);
     if (value.phase === Phase.STOPPED || deleting) {
       // One that nobody had asked to stop may do so again at once.
       if (value.desiredRunning && !deleting) backoffs.failed(value.slot, readyForMs(value.id));
-      transaction.deleteReplica(replica);
+      forget(pass, replica);
     } else if (value.phase === Phase.FAILED && value.desiredRunning && !final) {
       backoffs.failed(value.slot, readyForMs(value.id));
       transaction.updateReplica(replica, copyReplica(value, { desiredRunning: false, stopReason: value.reason }));
       transaction.event(failedEvent(pass, value));
     } else if (final ? !value.desiredRunning : isForgettable(value, newestFailed)) {
-      transaction.deleteReplica(replica);
+      forget(pass, replica);
     }
   }
+}
+
+/** Removes the record of a replica, whose failures go on counting against the rollout that made it. */
+function forget({ transaction, next }: WorkloadPass, replica: Stored<ReplicaRecord>): void {
+  if (next.rollout !== undefined) next.rollout.failedGone += failuresOf(next, replica.value);
+  transaction.deleteReplica(replica);
 }
 
 /** An ended replica is kept as long as somebody may want to know: the newest failed one of each slot. */

@@ -1,7 +1,7 @@
 import { Event_Category as Category, Event_Severity as Severity, type Event } from '@cloudless/api';
 import type { ReplicaRecord } from '@cloudless/api/store';
 import type { RolloutObserved } from '@cloudless/rollout';
-import { changeOf, drainOf, endOf, newestEnded, newestOf } from './causes.js';
+import { changeOf, endOf, evictionOf, newestEnded, newestOf } from './causes.js';
 import type { WorkloadPass } from './workload-pass.js';
 
 /** What a pass did to replicas. */
@@ -25,16 +25,17 @@ export function noteSteps(pass: WorkloadPass, observed: RolloutObserved, taken: 
   const { view, workload } = pass;
   const values = pass.replicas.map(({ value }) => value);
   const change = changeOf(view, workload.value);
-  const drains = values.map((replica) => (replica.desiredRunning && !replica.lost ? drainOf(view, replica) : undefined));
-  const drain = newestOf(...drains);
+  const moving = new Set<string>(observed.replicas.filter(({ draining }) => draining).map(({ id }) => id));
+  const whyMoved = (replica: ReplicaRecord) => (moving.has(replica.id) ? evictionOf(view, replica) : undefined);
+  const move = newestOf(...values.map((replica) => (replica.desiredRunning && !replica.lost ? whyMoved(replica) : undefined)));
   const ended = newestEnded(values);
-  const causeOfCreate = ({ slot }: ReplicaRecord): Event | undefined => newestOf(change, drain, endOf(view, ended.get(slot)));
+  const causeOfCreate = ({ slot }: ReplicaRecord): Event | undefined => newestOf(change, move, endOf(view, ended.get(slot)));
   for (const [cause, created] of groupBy(taken.created, causeOfCreate)) {
     note(pass, { reason: 'ReplicasCreated', verb: 'to be started', replicas: created, why: whyCreated(observed), cause });
   }
-  const causeOfStop = (replica: ReplicaRecord): Event | undefined => drainOf(view, replica) ?? change;
+  const causeOfStop = (replica: ReplicaRecord): Event | undefined => whyMoved(replica) ?? change;
   for (const [cause, stopped] of groupBy(taken.stopped, causeOfStop)) {
-    const why = whyStopped(observed, taken.stopped);
+    const why = whyStopped(view, observed, taken.stopped);
     note(pass, { reason: 'ReplicasStopping', verb: 'asked to stop', replicas: stopped, why, cause });
   }
 }
@@ -75,17 +76,23 @@ function whyCreated({ want, version, maxSurge, replicas }: RolloutObserved): str
   return `${want} of version ${version} are wanted and ${current} ${current === 1 ? 'is' : 'are'} there${surge}`;
 }
 
-function whyStopped(observed: RolloutObserved, stopped: readonly ReplicaRecord[]): string {
+function whyStopped(view: WorkloadPass['view'], observed: RolloutObserved, stopped: readonly ReplicaRecord[]): string {
   const { want, version, minAvailable, replicas } = observed;
   const ids = new Set<string>(stopped.map(({ id }) => id));
   const going = replicas.filter(({ id }) => ids.has(id));
   const ready = replicas.filter((replica) => replica.ready && replica.desired === 'running' && !ids.has(replica.id)).length;
+  const stays = `${ready} ready ${ready === 1 ? 'one stays' : 'ones stay'}`;
+  if (going.some(({ forced }) => forced === true)) {
+    return `the drain of their node is forced; ${stays}, whatever the minimum of ${minAvailable}`;
+  }
   const reason = going.some(({ draining }) => draining)
-    ? 'their node is being drained'
+    ? stopped.some(({ nodeId }) => view.node(nodeId)?.value.draining === true)
+      ? 'their node is being drained'
+      : 'they do not tolerate a taint of their node'
     : going.some((replica) => replica.version !== version)
       ? `version ${version} takes their place`
       : `${want} are wanted`;
-  return `${reason}; ${ready} ready ${ready === 1 ? 'one stays' : 'ones stay'} and at least ${minAvailable} must`;
+  return `${reason}; ${stays} and at least ${minAvailable} must`;
 }
 
 function groupBy(

@@ -3,21 +3,18 @@ import { timestampFromMs } from '@bufbuild/protobuf/wkt';
 import { ReplicaStatus_Phase as Phase, disconnectTimesOf } from '@cloudless/api';
 import { ReplicaRecordSchema, type ReplicaRecord } from '@cloudless/api/store';
 import { replicaIdOf, toWorkloadId } from '@cloudless/base';
-import { copyReplica, isLive, replicaKeyId, type Stored } from '@cloudless/cluster-state';
+import { canonicalVersion, copyReplica, isLive, type Stored } from '@cloudless/cluster-state';
 import type { RolloutObserved, RolloutStep } from '@cloudless/rollout';
 import { toDisconnectFields } from './follow-disconnect.js';
 import type { SlotBackoffs } from './slot-backoff.js';
 import type { StepsTaken } from './step-events.js';
-import { MAX_REPLICA_WRITES, type WorkloadPass } from './workload-pass.js';
+import { isFinal, MAX_REPLICA_WRITES, type WorkloadPass } from './workload-pass.js';
 
 /** What became of the steps of a decision. */
 export interface TakenSteps extends StepsTaken {
   /** Milliseconds until the next slot may be filled again; undefined when none waits. */
   readonly delayMs: number | undefined;
 }
-
-/** Compares of a transaction: the store takes 100. */
-const MAX_COMPARES = 100;
 
 /** Turns the steps of a decision into writes, as many as fit; any prefix of a decision is safe. */
 export function takeSteps(
@@ -27,21 +24,22 @@ export function takeSteps(
   now: { readonly wallTimeMs: number; readonly revision: bigint },
 ): TakenSteps {
   const byId = new Map<string, Stored<ReplicaRecord>>(pass.replicas.map((replica) => [replica.value.id, replica]));
-  const slots = new FreeSlots(pass.replicas.map(({ value }) => value).filter(takesSlot(pass)));
+  const ownSlots = slotsOfNodes(pass, steps);
+  const slots = new FreeSlots(pass.replicas.map(({ value }) => value).filter(takesSlot(pass)), new Set(ownSlots.values()));
   const created: ReplicaRecord[] = [];
   const stopped: ReplicaRecord[] = [];
   let delayMs: number | undefined;
   for (const step of steps) {
     if (created.length + stopped.length >= MAX_REPLICA_WRITES) break;
     if (step.kind === 'createReplica') {
-      const slot = slots.take();
+      const slot = slots.take(step.nodeId === undefined ? undefined : ownSlots.get(step.nodeId));
       const waitMs = backoffs.waitMs(slot);
       if (waitMs > 0) {
         delayMs = Math.min(delayMs ?? waitMs, waitMs);
         continue;
       }
-      created.push(createReplica(pass, step.version, slot, now.wallTimeMs));
-    } else {
+      created.push(createReplica(pass, step, slot, now.wallTimeMs));
+    } else if (step.kind === 'stopReplica') {
       const replica = byId.get(step.replicaId);
       if (replica === undefined) continue;
       stopReplica(pass, replica, now.revision);
@@ -52,29 +50,23 @@ export function takeSteps(
 }
 
 /**
- * Makes the stops of ready replicas hold only while the ready ones that stay are as they were read: a report that takes one
- * of them down at the same moment makes the pass plan anew. Workloads with more of them than a transaction can compare go
- * without; there a stop and the report of a failure may cross.
+ * Makes what rests on ready replicas hold only while none of them has stopped being so: a report that takes one down at the same
+ * moment makes the pass plan anew. That is each stop of one that serves or may serve, and the switch to a new set.
  */
 export function requireEvidence(pass: WorkloadPass, observed: RolloutObserved, steps: readonly RolloutStep[]): void {
-  const stopped = new Set<string>(steps.map((step) => (step.kind === 'stopReplica' ? step.replicaId : '')));
-  const ready = observed.replicas.filter((replica) => replica.ready && replica.desired === 'running');
-  const staying = new Set<string>(ready.map(({ id }) => id).filter((id) => !stopped.has(id)));
-  if (observed.minAvailable === 0 || staying.size === ready.length) return;
-  // The control record and the workload are still to come.
-  if (pass.transaction.compares().length + staying.size + 2 > MAX_COMPARES) return;
-  for (const replica of pass.replicas) {
-    const { id, uid, sequence } = replica.value;
-    if (staying.has(id)) pass.transaction.require('replica', replicaKeyId(uid, sequence), replica);
-  }
+  const serving = observed.replicas.filter((replica) => replica.ready || replica.unproven === true);
+  const ids = new Set<string>(serving.map(({ id }) => id));
+  const rests = steps.some((step) => step.kind === 'switchVersion' || (step.kind === 'stopReplica' && ids.has(step.replicaId)));
+  if (rests) pass.transaction.require('evidence', pass.workload.value.uid, pass.evidence);
 }
 
 function createReplica(
-  { transaction, next, workload }: WorkloadPass,
-  version: number,
+  pass: WorkloadPass,
+  { version, nodeId = '' }: { readonly version: number; readonly nodeId?: string },
   slot: number,
   wallTimeMs: number,
 ): ReplicaRecord {
+  const { transaction, next, workload } = pass;
   const sequence = next.nextSequence;
   next.nextSequence += 1n;
   const replica = create(ReplicaRecordSchema, {
@@ -82,7 +74,8 @@ function createReplica(
     uid: workload.value.uid,
     sequence,
     slot,
-    version,
+    version: namedVersion(pass, version),
+    onlyNodeId: nodeId,
     desiredRunning: true,
     phase: Phase.PENDING,
     reason: 'waits for a node',
@@ -91,6 +84,13 @@ function createReplica(
   });
   transaction.createReplica(replica);
   return replica;
+}
+
+/** The planner speaks of the oldest version with the same template, whose record may be gone; the one that is wanted, or active, is kept. */
+function namedVersion({ view, next, workload }: WorkloadPass, version: number): number {
+  const { uid } = workload.value;
+  const kept = [workload.value.version, next.activeVersion];
+  return kept.find((candidate) => canonicalVersion(view, uid, candidate) === version) ?? version;
 }
 
 function stopReplica({ transaction, deleting, workload }: WorkloadPass, replica: Stored<ReplicaRecord>, revision: bigint): void {
@@ -108,10 +108,19 @@ function stopReplica({ transaction, deleting, workload }: WorkloadPass, replica:
 }
 
 /** A leaving replica gives its slot away at once, but in EXCLUSIVE mode, where only one per slot may ever run, when it has ended. */
-function takesSlot({ workload }: WorkloadPass): (replica: ReplicaRecord) => boolean {
+function takesSlot({ workload, view }: WorkloadPass): (replica: ReplicaRecord) => boolean {
   const exclusive = disconnectTimesOf(workload.value.spec).stopAfterMs !== undefined;
   return (replica) =>
-    replica.desiredRunning || (isLive(replica) && !replica.lost && (exclusive || replica.stopAfter !== undefined));
+    (replica.desiredRunning && (isLive(replica) || isFinal(view, workload.value, replica))) ||
+    (isLive(replica) && !replica.lost && (exclusive || replica.stopAfter !== undefined));
+}
+
+/** Where a replica is for one node, it takes the slot of the last one there: so the back-off of a node that fails is its own. */
+function slotsOfNodes({ replicas }: WorkloadPass, steps: readonly RolloutStep[]): ReadonlyMap<string, number> {
+  const wanted = new Set(steps.map((step) => (step.kind === 'createReplica' ? step.nodeId : undefined)));
+  const slots = new Map<string, number>();
+  for (const { value } of replicas) if (wanted.has(value.onlyNodeId)) slots.set(value.onlyNodeId, value.slot);
+  return slots;
 }
 
 /** Slots that no wanted replica has, lowest first. */
@@ -119,12 +128,20 @@ class FreeSlots {
   private readonly used: Set<number>;
   private lowest = 0;
 
-  constructor(replicas: readonly ReplicaRecord[]) {
+  /** @param kept - Slots that are only given to who asks for them. */
+  constructor(
+    replicas: readonly ReplicaRecord[],
+    private readonly kept: ReadonlySet<number>,
+  ) {
     this.used = new Set(replicas.map(({ slot }) => slot));
   }
 
-  take(): number {
-    while (this.used.has(this.lowest)) this.lowest += 1;
+  take(own?: number): number {
+    if (own !== undefined && !this.used.has(own)) {
+      this.used.add(own);
+      return own;
+    }
+    while (this.used.has(this.lowest) || this.kept.has(this.lowest)) this.lowest += 1;
     this.used.add(this.lowest);
     return this.lowest;
   }

@@ -20,9 +20,17 @@ function passOver(count: number, fields: Partial<Pick<ReplicaRecord, 'phase' | '
   });
   const control = create(ControlRecordSchema, { uid: 'w', nextSequence: BigInt(count) });
   return {
-    view: { revision: 9n, lastEvent: () => undefined, lastEventOfReplica: () => undefined, node: () => undefined },
+    view: {
+      revision: 9n,
+      lastEvent: () => undefined,
+      lastEventOfReplica: () => undefined,
+      node: () => undefined,
+      version: () => undefined,
+    },
     workload: { value: create(WorkloadRecordSchema, { uid: 'w', version: 1 }), revision: 1n },
     control: { value: control, revision: 1n },
+    evidence: 'absent',
+    versions: [],
     replicas,
     transaction: new Transaction({ nextId: () => '1', nowMs: () => 0 }),
     next: control,
@@ -45,23 +53,30 @@ describe('a pass', () => {
     expect(pass.transaction.size).toBeLessThanOrEqual(MAX_WRITES - 10);
   });
 
-  it.each([
-    { name: 'a ready replica is stopped only while the ready ones that stay are as they were read', ready: 5, compared: 5 },
-    { name: 'what is beyond a transaction is left out', ready: 200, compared: 1 },
-  ])('$name', ({ ready, compared }) => {
-    const pass = passOver(ready, { phase: Phase.RUNNING, ready: true });
-    const steps = [{ kind: 'stopReplica', replicaId: toReplicaId('w-0') } as const];
-    takeSteps(pass, steps, new SlotBackoffs(pass.next, 0), NOW);
-    const replicas = pass.replicas.map(({ value }) => ({
+  const observedOf = (pass: WorkloadPass, facts: { readonly ready: boolean; readonly unproven?: boolean }) => ({
+    ...resolveLimits({ desired: 2 }),
+    version: 1,
+    replicas: pass.replicas.map(({ value }) => ({
       id: toReplicaId(value.id),
       version: 1,
-      ready: true,
       desired: 'running' as const,
       lost: false,
       draining: false,
       createdSequence: Number(value.sequence),
-    }));
-    requireEvidence(pass, { ...resolveLimits({ desired: ready - 1 }), version: 1, replicas }, steps);
-    expect(pass.transaction.compares()).toHaveLength(compared);
+      ...facts,
+    })),
+  });
+  const stop = [{ kind: 'stopReplica', replicaId: toReplicaId('w-0') } as const];
+
+  it.each([
+    { name: 'the stop of a ready replica', facts: { ready: true }, steps: stop, rests: true },
+    { name: 'the stop of one that may serve', facts: { ready: false, unproven: true }, steps: stop, rests: true },
+    { name: 'the stop of an unready one', facts: { ready: false }, steps: stop, rests: false },
+    { name: 'a switch', facts: { ready: true }, steps: [{ kind: 'switchVersion', version: 2 } as const], rests: true },
+    { name: 'a creation', facts: { ready: true }, steps: [{ kind: 'createReplica', version: 1 } as const], rests: false },
+  ])('$name holds only while no replica has stopped being ready: $rests', ({ facts, steps, rests }) => {
+    const pass = passOver(3, { phase: Phase.RUNNING, ready: facts.ready });
+    requireEvidence(pass, observedOf(pass, facts), steps);
+    expect(pass.transaction.compares()).toEqual(rests ? [{ key: '/evidence/w', is: 'absent' }] : []);
   });
 });

@@ -1,14 +1,18 @@
 import { ReplicaStatus_Phase as Phase, RestartPolicy_Policy as RestartMode } from '@cloudless/api';
-import type { ControlRecord, ReplicaRecord, WorkloadRecord } from '@cloudless/api/store';
-import type { Stored, Transaction } from '@cloudless/cluster-state';
+import type { ControlRecord, EvidenceRecord, ReplicaRecord, VersionRecord, WorkloadRecord } from '@cloudless/api/store';
+import { canonicalVersion, type ClusterView, type Stored, type Transaction } from '@cloudless/cluster-state';
 import type { CauseView } from './causes.js';
 
 /** What one pass over a workload reads, and what it is going to commit. */
 export interface WorkloadPass {
   /** What it was planned on. */
-  readonly view: CauseView;
+  readonly view: CauseView & Pick<ClusterView, 'version'>;
   readonly workload: Stored<WorkloadRecord>;
   readonly control: Stored<ControlRecord>;
+  /** Changes when a replica of the workload stops being ready. */
+  readonly evidence: Stored<EvidenceRecord> | 'absent';
+  /** Those that are kept, ascending. */
+  readonly versions: readonly VersionRecord[];
   /** By sequence. */
   readonly replicas: readonly Stored<ReplicaRecord>[];
   readonly transaction: Transaction;
@@ -23,14 +27,46 @@ export const MAX_REPLICA_WRITES = 60;
 export const MAX_PASS_WRITES = 90;
 
 /** It has run to its end for good: it counts as one of the wanted replicas and is not replaced. */
-export function isFinal(workload: WorkloadRecord, replica: ReplicaRecord): boolean {
-  if (replica.version !== workload.version || replica.lost) return false;
-  const never = workload.spec?.restart?.policy === RestartMode.NEVER;
+export function isFinal(view: Pick<ClusterView, 'version'>, workload: WorkloadRecord, replica: ReplicaRecord): boolean {
+  return hasEnded(view, workload, workload.version, replica);
+}
+
+/**
+ * It has run to its end with the version that is active while another one is rolled out: where that rollout keeps replicas of the
+ * active version, it counts as one of them and is not run again.
+ */
+export function isFormerFinal(
+  view: Pick<ClusterView, 'version'>,
+  workload: WorkloadRecord,
+  activeVersion: number,
+  replica: ReplicaRecord,
+): boolean {
+  return (
+    activeVersion !== 0 &&
+    replica.desiredRunning &&
+    !isFinal(view, workload, replica) &&
+    hasEnded(view, workload, activeVersion, replica)
+  );
+}
+
+function hasEnded(
+  view: Pick<ClusterView, 'version'>,
+  { uid, spec }: WorkloadRecord,
+  version: number,
+  replica: ReplicaRecord,
+): boolean {
+  if (replica.lost || canonicalVersion(view, uid, replica.version) !== canonicalVersion(view, uid, version)) return false;
+  const never = spec?.restart?.policy === RestartMode.NEVER;
   return replica.phase === Phase.SUCCEEDED || (replica.phase === Phase.FAILED && never);
 }
 
 /** How many replicas are still to run: those wanted without those that have run to their end. */
-export function stillWanted(workload: WorkloadRecord, replicas: readonly ReplicaRecord[], wanted: number): number {
-  const final = replicas.filter((replica) => replica.desiredRunning && isFinal(workload, replica));
+export function stillWanted(
+  view: Pick<ClusterView, 'version'>,
+  workload: WorkloadRecord,
+  replicas: readonly ReplicaRecord[],
+  wanted: number,
+): number {
+  const final = replicas.filter((replica) => replica.desiredRunning && isFinal(view, workload, replica));
   return Math.max(0, wanted - final.length);
 }

@@ -12,21 +12,25 @@ import {
   WorkloadStatus_Phase as Phase,
   withDefaults,
   type ReplicaStatus,
+  type RolloutStatus,
   type VersionInfo,
   type Workload,
   type WorkloadSpec,
 } from '@cloudless/api';
 import type { ControlRecord, ReplicaRecord, VersionRecord, WorkloadRecord } from '@cloudless/api/store';
-import { isLive, type ClusterState } from '@cloudless/cluster-state';
+import { canonicalVersion, isLive, servesOf, type ClusterState, type ClusterView } from '@cloudless/cluster-state';
+import { askedFor, isUnderWay } from './asked-for.js';
 import { effectiveNode } from './effective-node.js';
 import type { NodeDirectory } from './node-directory.js';
 import { limitsOf } from './rollout-input.js';
+import { seatsOf, type Seats, type SeatSources } from './seats.js';
 
 /** Makes what the API shows of workloads and replicas out of records and liveness. */
 export class WorkloadReader {
   constructor(
     private readonly state: ClusterState,
     private readonly nodes: NodeDirectory,
+    private readonly placing: Omit<SeatSources, 'view'>,
   ) {}
 
   /** The workload as users see it. @param full - With its replicas and versions. */
@@ -34,7 +38,10 @@ export class WorkloadReader {
     const view = this.state.view();
     const replicas = [...view.replicasOf(record.uid)].map(({ value }) => value).sort(byAge);
     const control = view.control(record.uid)?.value;
-    const versions = full ? view.versions(record.uid).map((version) => toVersionInfo(version, record.version)) : [];
+    const versions = full
+      ? view.versions(record.uid).map((version) => toVersionInfo(version, control?.activeVersion || record.version))
+      : [];
+    const seats = seatsOf({ ...this.placing, view }, record, replicas);
     return create(WorkloadSchema, {
       namespace: record.namespace,
       name: record.name,
@@ -44,7 +51,7 @@ export class WorkloadReader {
       ...(record.createdAt === undefined ? {} : { createdAt: record.createdAt }),
       ...(record.deletionRequestedAt === undefined ? {} : { deletionRequestedAt: record.deletionRequestedAt }),
       status: {
-        ...statusOf(record, control, replicas),
+        ...statusOf(view, record, control, replicas, seats),
         replicas: full ? replicas.map((replica) => this.readReplica(replica)) : [],
         versions,
       },
@@ -72,6 +79,7 @@ export class WorkloadReader {
       ...(replica.readySince === undefined || !replica.ready ? {} : { readySince: replica.readySince }),
       ...(replica.lastExitCode === undefined ? {} : { lastExitCode: replica.lastExitCode }),
       lastEndReason: replica.lastEndReason,
+      lastLines: replica.lastLines,
     });
   }
 }
@@ -83,17 +91,25 @@ function shownPhase({ phase, desiredRunning }: ReplicaRecord): ReplicaPhase {
 
 const byAge = (a: ReplicaRecord, b: ReplicaRecord): number => Number(a.sequence - b.sequence);
 
-function statusOf(record: WorkloadRecord, control: ControlRecord | undefined, replicas: readonly ReplicaRecord[]) {
+function statusOf(
+  view: ClusterView,
+  record: WorkloadRecord,
+  control: ControlRecord | undefined,
+  replicas: readonly ReplicaRecord[],
+  seats: Seats | undefined,
+) {
   const spec = withDefaults(record.spec ?? create(WorkloadSpecSchema));
-  const desired = spec.replicas ?? 0;
+  const desired = seats?.nodeIds.length ?? spec.replicas ?? 0;
   const live = replicas.filter((replica) => isLive(replica) && !replica.lost);
   const serving = live.filter((replica) => replica.desiredRunning);
-  const ready = serving.filter((replica) => replica.ready).length;
-  const updated = serving.filter((replica) => replica.version === record.version).length;
-  const ended = replicas.filter((replica) => replica.version === record.version && replica.desiredRunning);
+  const isWanted = isOfVersion(view, record);
+  const serves = servesOf(view, record.uid);
+  const ready = serving.filter((replica) => replica.ready && serves(replica)).length;
+  const updated = serving.filter(isWanted).length;
+  const ended = replicas.filter((replica) => isWanted(replica) && replica.desiredRunning);
   const succeeded = ended.filter(({ phase }) => phase === ReplicaPhase.SUCCEEDED).length;
   const failed = ended.filter(({ phase }) => phase === ReplicaPhase.FAILED && spec.restart?.policy === RestartMode.NEVER);
-  const facts = { record, control, desired, live, serving, ready, updated, succeeded, failed, replicas };
+  const facts = { record, control, desired, live, serving, ready, updated, succeeded, failed, replicas, seats };
   return create(WorkloadStatusSchema, {
     phase: phaseOf(facts),
     observedGeneration: control?.observedGeneration ?? 0n,
@@ -105,13 +121,44 @@ function statusOf(record: WorkloadRecord, control: ControlRecord | undefined, re
     succeededReplicas: succeeded,
     reason: reasonOf(facts),
     minAvailable: limitsOf(spec, desired).minAvailable,
-    rollout: create(RolloutStatusSchema, {
-      phase: control?.rolloutPhase ?? RolloutPhase.STARTING,
-      updated,
-      ready,
-      total: live.length,
-      reason: control?.rolloutReason ?? '',
-    }),
+    activeVersion: control?.activeVersion ?? 0,
+    rollout: rolloutStatusOf(record, control, { updated, ready, total: live.length }),
+  });
+}
+
+/** Whether a replica has the template that is wanted now. */
+function isOfVersion(view: ClusterView, { uid, version }: WorkloadRecord): (replica: ReplicaRecord) => boolean {
+  const wanted = canonicalVersion(view, uid, version);
+  return (replica) => canonicalVersion(view, uid, replica.version) === wanted;
+}
+
+/** One that nobody has begun yet has nothing but its version. */
+function rolloutStatusOf(
+  { version, spec }: WorkloadRecord,
+  control: ControlRecord | undefined,
+  counts: { readonly updated: number; readonly ready: number; readonly total: number },
+): RolloutStatus {
+  const rollout = control?.rollout;
+  const fromVersion = control?.activeVersion ?? 0;
+  if (control === undefined || rollout?.version !== version)
+    return create(RolloutStatusSchema, { phase: RolloutPhase.STARTING, version, fromVersion, ...counts });
+  const steps = spec?.rollout?.steps.length ?? 0;
+  return create(RolloutStatusSchema, {
+    ...counts,
+    phase: control.rolloutPhase,
+    reason: control.rolloutReason,
+    waitsForPromotion: rollout.waitsForPromotion,
+    ...askedFor(control, rollout),
+    version,
+    fromVersion: rollout.fromVersion,
+    step: rollout.stepsDone < steps && isUnderWay(control) && rollout.fromVersion !== 0 ? rollout.stepsDone + 1 : 0,
+    steps,
+    pausedByUser: control.pausedVersion === version && isUnderWay(control),
+    failedNew: rollout.failedNew,
+    strategy: rollout.strategy,
+    ...(rollout.startedAt === undefined ? {} : { startedAt: rollout.startedAt }),
+    ...(rollout.until === undefined ? {} : { until: rollout.until }),
+    ...(rollout.failure === undefined ? {} : { failure: rollout.failure }),
   });
 }
 
@@ -126,6 +173,8 @@ interface Facts {
   readonly succeeded: number;
   readonly failed: readonly ReplicaRecord[];
   readonly replicas: readonly ReplicaRecord[];
+  /** In mode GLOBAL. */
+  readonly seats: Seats | undefined;
 }
 
 function phaseOf({ record, control, desired, live, serving, updated, succeeded, failed }: Facts): Phase {
@@ -141,7 +190,7 @@ function phaseOf({ record, control, desired, live, serving, updated, succeeded, 
 }
 
 /** Why it is not where it should be; what blocks most comes first. */
-function reasonOf({ serving, ready, desired, succeeded, failed, replicas, control }: Facts): string {
+function reasonOf({ serving, ready, desired, succeeded, failed, replicas, control, seats }: Facts): string {
   const unplaced = serving.filter(({ nodeId }) => nodeId === '');
   if (unplaced.length > 0) {
     const why = unplaced.find(({ reason }) => reason !== '')?.reason ?? 'waits for a node';
@@ -149,7 +198,7 @@ function reasonOf({ serving, ready, desired, succeeded, failed, replicas, contro
   }
   const broken = failed[0];
   if (broken !== undefined) return `replica ${broken.id} failed: ${broken.reason}`;
-  if (ready + succeeded >= desired) return '';
+  if (ready + succeeded >= desired) return seats === undefined ? '' : reasonOfSeats(seats, replicas);
   const unready = serving.find((replica) => !replica.ready && replica.reason !== '');
   if (unready !== undefined) return `${ready} of ${desired} ready: replica ${unready.id}: ${unready.reason}`;
   const retired = replicas.findLast(({ phase, lost }) => phase === ReplicaPhase.FAILED && !lost);
@@ -157,9 +206,21 @@ function reasonOf({ serving, ready, desired, succeeded, failed, replicas, contro
   return control?.rolloutReason ?? '';
 }
 
-function toVersionInfo({ version, template, createdAt }: VersionRecord, active: number): VersionInfo {
+/** What is unusual though every seat is served. */
+function reasonOfSeats({ nodeIds, frozen }: Seats, replicas: readonly ReplicaRecord[]): string {
+  if (nodeIds.length === 0) return 'no node fits';
+  const nodes = replicas.filter(({ id }) => frozen.has(id)).map(({ nodeId }) => nodeId);
+  if (nodes.length === 0) return '';
+  const [what, where] =
+    nodes.length === 1 ? ['1 replica stays', 'its node takes'] : [`${nodes.length} replicas stay`, 'their nodes take'];
+  return `${what} at another version as ${where} nothing new: ${nodes.sort().join(', ')}`;
+}
+
+function toVersionInfo({ version, template, createdAt, sameAs, cause }: VersionRecord, active: number): VersionInfo {
   return create(VersionInfoSchema, {
     version,
+    sameAs,
+    cause,
     active: version === active,
     summary: template === undefined ? '' : summaryOf(template),
     ...(createdAt === undefined ? {} : { createdAt }),

@@ -1,6 +1,6 @@
 import { clone } from '@bufbuild/protobuf';
 import { Event_Category as Category, Event_Severity as Severity } from '@cloudless/api';
-import { ControlRecordSchema, type ReplicaRecord } from '@cloudless/api/store';
+import { ControlRecordSchema, type ReplicaRecord, type WorkloadRecord } from '@cloudless/api/store';
 import {
   WorkQueue,
   logFailure,
@@ -23,13 +23,15 @@ import {
   type Stored,
 } from '@cloudless/cluster-state';
 import { nextSteps } from '@cloudless/rollout';
+import type { Cluster } from '@cloudless/scheduler';
 import { changeOf } from './causes.js';
 import { commitOrPlanAgain } from './commit.js';
 import { followDisconnect } from './follow-disconnect.js';
 import type { NodeDirectory } from './node-directory.js';
 import type { Readiness } from './readiness.js';
 import { toRolloutInput } from './rollout-input.js';
-import { noteProgress, pruneVersions, sameControl } from './rollout-progress.js';
+import { advancePass, pruneVersions, sameControl } from './rollout-progress.js';
+import { isGlobal } from './seats.js';
 import { settleEnded } from './settle-ended.js';
 import { SlotBackoffs } from './slot-backoff.js';
 import { decisionIdOf, noteSteps } from './step-events.js';
@@ -41,6 +43,7 @@ export interface WorkloadReconcilerDeps {
   readonly state: ClusterState;
   readonly nodes: NodeDirectory;
   readonly readiness: Readiness;
+  readonly cluster: Pick<Cluster, 'eligible'>;
   readonly clock: Clock;
   readonly random: Random;
   readonly log: Log;
@@ -55,6 +58,8 @@ export interface WorkloadReconcilerDeps {
 export class WorkloadReconciler {
   private readonly queue: WorkQueue<string>;
   private readonly unsubscribes: (() => void)[];
+  /** Those in mode GLOBAL: any change of a node may give or take one of their replicas. */
+  private readonly globals = new Set<string>();
 
   constructor(private readonly deps: WorkloadReconcilerDeps) {
     this.queue = new WorkQueue<string>({
@@ -94,6 +99,8 @@ export class WorkloadReconciler {
       workload,
       control,
       replicas,
+      evidence: view.evidence(uid) ?? 'absent',
+      versions: view.versions(uid),
       transaction: state.transaction(),
       next: clone(ControlRecordSchema, control.value),
       deleting: workload.value.deletionRequestedAt !== undefined,
@@ -106,6 +113,7 @@ export class WorkloadReconciler {
 
   private wakeFor(changes: readonly RecordChange[]): void {
     for (const { kind, id, before, after } of changes) {
+      if (kind === 'workload') this.noteMode(id, after as WorkloadRecord | undefined);
       if (kind === 'workload' || kind === 'control') this.queue.wake(id);
       else if (kind === 'replica') this.queue.wake(((after ?? before) as ReplicaRecord).uid);
       else if (kind === 'node') this.wakeOn(id);
@@ -115,12 +123,21 @@ export class WorkloadReconciler {
 
   private wakeAll(): void {
     const view = this.deps.state.view();
-    for (const { value } of view.workloads()) this.queue.wake(value.uid);
+    for (const { value } of view.workloads()) {
+      this.noteMode(value.uid, value);
+      this.queue.wake(value.uid);
+    }
     for (const { value } of view.replicas()) this.queue.wake(value.uid);
   }
 
   private wakeOn(nodeId: string): void {
     for (const { value } of this.deps.state.view().replicasOn(nodeId)) this.queue.wake(value.uid);
+    for (const uid of this.globals) this.queue.wake(uid);
+  }
+
+  private noteMode(uid: string, workload: WorkloadRecord | undefined): void {
+    if (isGlobal(workload?.spec)) this.globals.add(uid);
+    else this.globals.delete(uid);
   }
 
   /** The workload is gone: what its replicas left behind goes when their nodes have confirmed. */
@@ -134,24 +151,27 @@ export class WorkloadReconciler {
 
   private async advance(pass: WorkloadPass): Promise<WorkResult> {
     const { workload, deleting, next, transaction } = pass;
-    const { state, nodes, readiness, clock } = this.deps;
+    const { state, nodes, readiness, cluster, clock } = this.deps;
     const view = state.view();
     // What failed before the user changed something says nothing about what comes now.
     if (next.observedGeneration !== workload.value.generation) next.backoff = {};
+    if (deleting) next.observedGeneration = workload.value.generation;
     const values = pass.replicas.map(({ value }) => value);
-    const wanted = deleting ? 0 : stillWanted(workload.value, values, workload.value.spec?.replicas ?? 1);
-    const { observed, nextFreshMs } = toRolloutInput({ view, nodes, readiness }, workload.value, values, wanted);
-    const decision = nextSteps(observed);
+    const wanted = deleting ? 0 : stillWanted(view, workload.value, values, workload.value.spec?.replicas ?? 1);
+    const now = { wallTimeMs: clock.wallTime(), revision: view.revision };
+    const input = toRolloutInput({ view, nodes, readiness, cluster, clock }, workload.value, values, wanted);
+    const { nextFreshMs } = input;
+    const advance = deleting ? undefined : advancePass(pass, input.observed, now.wallTimeMs);
+    const { observed, decision } = advance ?? { observed: input.observed, decision: nextSteps(input.observed) };
     if (deleting && decision.kind === 'converged') return this.removeWorkload(pass);
     const steps = decision.kind === 'steps' ? decision.steps : [];
-    const now = { wallTimeMs: clock.wallTime(), revision: view.revision };
     const { created, stopped, delayMs } = takeSteps(pass, steps, new SlotBackoffs(next, now.wallTimeMs), now);
     noteSteps(pass, observed, { created, stopped });
     requireEvidence(pass, observed, steps);
-    noteProgress(pass, decision);
-    pruneVersions(pass, view.versions(workload.value.uid));
+    pruneVersions(pass, pass.versions);
     if (!sameControl(pass.control.value, next) || transaction.size > 0) return this.commit(pass);
-    const wakeMs = Math.min(nextFreshMs ?? Number.POSITIVE_INFINITY, delayMs ?? Number.POSITIVE_INFINITY);
+    const dueMs = advance?.wakeAtMs === undefined ? undefined : advance.wakeAtMs - now.wallTimeMs;
+    const wakeMs = Math.min(...[nextFreshMs, delayMs, dueMs].map((ms) => ms ?? Number.POSITIVE_INFINITY));
     return Number.isFinite(wakeMs) ? { kind: 'after', delayMs: wakeMs } : { kind: 'done' };
   }
 
@@ -161,7 +181,11 @@ export class WorkloadReconciler {
     for (const { version } of versions.slice(0, MAX_PASS_WRITES)) transaction.delete('version', versionKeyId(uid, version));
     transaction.require('workload', uid, workload).require('control', uid, control);
     if (versions.length <= MAX_PASS_WRITES) {
-      transaction.delete('workload', uid).delete('control', uid).delete('name', nameKeyId(namespace, name));
+      transaction
+        .delete('workload', uid)
+        .delete('control', uid)
+        .delete('evidence', uid)
+        .delete('name', nameKeyId(namespace, name));
       transaction.event({
         severity: Severity.INFO,
         category: Category.WORKLOAD,

@@ -1,7 +1,10 @@
 import type { NodeId, ReplicaId } from '@cloudless/base';
+import type { Candidate } from './candidate.js';
 import { explainNodes, type NodeExplanation } from './explain.js';
+import { mayStay, nodeFailure } from './filters.js';
 import { Ledger } from './ledger.js';
 import { toNodeRecord, type NodeRecord, type SchedulerNode } from './node.js';
+import { compareText } from './order.js';
 import { PlacementRun } from './placement-run.js';
 import { Problems } from './problems.js';
 import { tally, type PlacementReason } from './reasons.js';
@@ -14,6 +17,16 @@ import { DEFAULT_WEIGHTS, normaliseWeights, type ScoreTerms, type ScoreWeights }
 export type Placement =
   | { readonly placed: true; readonly nodeId: NodeId; readonly score: number; readonly terms: ScoreTerms }
   | { readonly placed: false; readonly reasons: readonly PlacementReason[] };
+
+/** A node that a request fits by all that no replica changes, whatever is booked there. */
+export interface EligibleNode {
+  readonly nodeId: NodeId;
+  /**
+   * False while the node is lost, draining, cordoned or quarantined, or has a NoSchedule taint that the request does not
+   * tolerate: a replica that is there may stay, as far as the node's kind goes, and none is added.
+   */
+  readonly takesNew: boolean;
+}
 
 /** What is booked on a node and what is left. */
 export interface NodeUsage {
@@ -54,6 +67,17 @@ export interface Cluster {
    * @throws InvalidInputError when the request makes no sense or `count` is not a whole number of 0 or more.
    */
   place(request: PlacementRequest, count: number): Placement[];
+  /**
+   * Decides for one replica on each of `nodeIds`, in that order and each with regard to those before it: this node or none.
+   * @returns One placement per node; the reasons of a refusal speak of this one node, and are none when it is not known.
+   * @throws InvalidInputError when the request makes no sense.
+   */
+  placeOn(request: PlacementRequest, nodeIds: readonly NodeId[]): Placement[];
+  /**
+   * The nodes on which replicas of a request may be, by id: of the region, zone, capabilities and labels that are asked for, and
+   * without a NoExecute taint that is not tolerated. Neither room nor other replicas matter. @throws InvalidInputError
+   */
+  eligible(request: PlacementRequest): EligibleNode[];
   /** What each node is to the next replica; the first that fits is the one `place` takes. @throws InvalidInputError */
   explain(request: PlacementRequest): NodeExplanation[];
   /** An equal cluster that goes its own way: to plan on without doing. */
@@ -120,10 +144,28 @@ class IncrementalCluster implements Cluster {
         const refusal: Placement = { placed: false, reasons: tally(run.failures().filter((failure) => failure !== undefined)) };
         return [...placements, ...Array.from({ length: count - placements.length }, () => refusal)];
       }
-      placements.push({ placed: true, nodeId: best.record.id, score: best.score, terms: best.terms });
-      run.book(best);
+      placements.push(take(run, best));
     }
     return placements;
+  }
+
+  placeOn(request: PlacementRequest, nodeIds: readonly NodeId[]): Placement[] {
+    const run = this.look(request);
+    const candidates = new Map(run.candidates.map((candidate) => [candidate.record.id, candidate]));
+    return nodeIds.map((nodeId): Placement => {
+      const candidate = candidates.get(nodeId);
+      if (candidate === undefined) return { placed: false, reasons: [] };
+      const failure = run.failureOf(candidate);
+      return failure === undefined ? take(run, candidate) : { placed: false, reasons: tally([failure]) };
+    });
+  }
+
+  eligible(request: PlacementRequest): EligibleNode[] {
+    const full = toFullRequest(request);
+    return [...this.nodes.values()]
+      .filter((record) => mayStay(record, full))
+      .map((record) => ({ nodeId: record.id, takesNew: nodeFailure(record, full) === undefined }))
+      .sort((a, b) => compareText(a.nodeId, b.nodeId));
   }
 
   explain(request: PlacementRequest): NodeExplanation[] {
@@ -137,4 +179,12 @@ class IncrementalCluster implements Cluster {
   private look(request: PlacementRequest): PlacementRun {
     return new PlacementRun(toFullRequest(request), this.weights, this.nodes, this.ledger);
   }
+}
+
+/** Places one replica on a candidate, as far as the run is concerned. */
+function take(run: PlacementRun, candidate: Candidate): Placement {
+  // Read first: booking makes the node fuller.
+  const placement: Placement = { placed: true, nodeId: candidate.record.id, score: candidate.score, terms: candidate.terms };
+  run.book(candidate);
+  return placement;
 }

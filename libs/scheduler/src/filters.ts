@@ -9,16 +9,10 @@ import { describeTaint, isTolerated } from './taints.js';
 
 type Filter = (record: NodeRecord, request: FullRequest) => Failure | undefined;
 
+/** What a node is. In the order of the reasons. */
+const KIND_FILTERS: readonly Filter[] = [locality, capabilities, nodeSelector, nodeAffinity, nodeAntiAffinity];
 /** What no replica and no placement changes: the node itself and the request decide. In the order of the reasons. */
-const NODE_FILTERS: readonly Filter[] = [
-  availability,
-  locality,
-  capabilities,
-  nodeSelector,
-  nodeAffinity,
-  nodeAntiAffinity,
-  taints,
-];
+const NODE_FILTERS: readonly Filter[] = [availability, ...KIND_FILTERS, taints];
 
 /** The first of the filters over the node alone that fails; where several things of one kind fail, the first by text. */
 export function nodeFailure(record: NodeRecord, request: FullRequest): Failure | undefined {
@@ -27,6 +21,12 @@ export function nodeFailure(record: NodeRecord, request: FullRequest): Failure |
     if (failure !== undefined) return failure;
   }
   return undefined;
+}
+
+/** Whether a replica that is on the node may stay: the node is of the kind that is asked for and evicts nobody by a taint. */
+export function mayStay(record: NodeRecord, request: FullRequest): boolean {
+  if (KIND_FILTERS.some((filter) => filter(record, request) !== undefined)) return false;
+  return record.taints.every((taint) => taint.effect !== 'NoExecute' || isTolerated(taint, request.tolerations));
 }
 
 /** Whether the node, empty, would have room for one replica. */

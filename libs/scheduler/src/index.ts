@@ -1,13 +1,14 @@
 export { createCluster } from './cluster.js';
-export type { Cluster, ClusterOptions, NodeUsage, Placement } from './cluster.js';
+export type { Cluster, ClusterOptions, EligibleNode, NodeUsage, Placement } from './cluster.js';
 export { DEFAULT_MAX_REPLICAS } from './node.js';
 export type { NodeAvailability, NodeConditions, SchedulerNode } from './node.js';
 export type { NodeTerm, PlacementRequest, Rule, Spread, WorkloadTerm } from './request.js';
 export type { Reservation } from './reservation.js';
 export type { ResourceAmounts, Resources } from './resources.js';
 export type { LabelOperator, LabelRequirement, Labels } from './labels.js';
+export { isTolerated } from './taints.js';
 export type { Taint, TaintEffect, Toleration } from './taints.js';
-export { PLACEMENT_FILTERS, describeReasons } from './reasons.js';
+export { PLACEMENT_FILTERS, describeFailure, describeReasons } from './reasons.js';
 export type { Failure, PlacementFilter, PlacementReason } from './reasons.js';
 export type { NodeExplanation } from './explain.js';
 export { DEFAULT_WEIGHTS, normaliseWeights } from './score.js';

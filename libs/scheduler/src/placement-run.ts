@@ -86,8 +86,13 @@ export class PlacementRun {
   /** Why each candidate cannot take the next replica; undefined where one can. */
   failures(): readonly (Failure | undefined)[] {
     const ceiling = this.spreadCeiling();
-    const spread: Failure = { filter: 'spread', detail: this.request.spread?.topology ?? '' };
-    return this.candidates.map((candidate) => candidate.failure ?? (isFull(candidate, ceiling) ? spread : undefined));
+    return this.candidates.map((candidate) => this.failureOf(candidate, ceiling));
+  }
+
+  /** Why one candidate cannot take the next replica; undefined when it can. */
+  failureOf(candidate: Candidate, ceiling = this.spreadCeiling()): Failure | undefined {
+    if (candidate.failure !== undefined || !isFull(candidate, ceiling)) return candidate.failure;
+    return { filter: 'spread', detail: this.request.spread?.topology ?? '' };
   }
 
   /**

@@ -1,0 +1,142 @@
+import { create } from '@bufbuild/protobuf';
+import { ReplicaStatus_Phase as Phase, WorkloadSpecSchema } from '@cloudless/api';
+import { ReplicaRecordSchema, VersionRecordSchema, WorkloadRecordSchema, type ReplicaRecord } from '@cloudless/api/store';
+import { PendingBatches, type PendingView } from './pending-batches.js';
+
+interface Waiting {
+  readonly uid: string;
+  readonly priority?: number;
+  readonly createdAt?: number;
+}
+
+type Fields = Partial<Pick<ReplicaRecord, 'version' | 'onlyNodeId' | 'nodeId' | 'phase' | 'reason' | 'desiredRunning'>>;
+
+/** Workloads, and how often the whole list of those that wait is read. */
+function viewOf(workloads: readonly Waiting[], waiting: readonly ReplicaRecord[] = []) {
+  const byUid = new Map(workloads.map((workload) => [workload.uid, workload]));
+  const reads = { unplaced: 0 };
+  const view: PendingView = {
+    unplaced: () => {
+      reads.unplaced += 1;
+      return waiting.map((value) => ({ value, revision: 1n }));
+    },
+    workload: (uid) => ({
+      value: create(WorkloadRecordSchema, { uid, createdAt: { seconds: BigInt(byUid.get(uid)?.createdAt ?? 0) } }),
+      revision: 1n,
+    }),
+    version: (uid, version) => {
+      const template = create(WorkloadSpecSchema, { priority: byUid.get(uid)?.priority ?? 50 });
+      return create(VersionRecordSchema, { version, template });
+    },
+  };
+  return { view: () => view, reads };
+}
+
+const replica = (uid: string, number: number, fields: Fields = {}): ReplicaRecord =>
+  create(ReplicaRecordSchema, { id: `${uid}-${number}`, uid, version: 1, desiredRunning: true, phase: Phase.PENDING, ...fields });
+const appears = (after: ReplicaRecord) => ({ kind: 'replica' as const, id: after.id, after });
+const gets = (before: ReplicaRecord, fields: Fields) => ({
+  ...appears(Object.assign(replica(before.uid, 0), before, fields)),
+  before,
+});
+
+/** Sets each batch aside as it comes. */
+function handedOut(batches: PendingBatches): string[] {
+  const keys: string[] = [];
+  for (let batch = batches.next(); batch !== undefined; batch = batches.next()) {
+    keys.push(batch.uid);
+    batches.setAside(batch);
+  }
+  return keys;
+}
+
+describe('the batches of a round', () => {
+  it('come by priority, then by the age of the workload', () => {
+    const workloads = [
+      { uid: 'young', createdAt: 20 },
+      { uid: 'low', priority: 10, createdAt: 1 },
+      { uid: 'old', createdAt: 10 },
+      { uid: 'high', priority: 90, createdAt: 30 },
+    ];
+    const waiting = workloads.map(({ uid }) => replica(uid, 1));
+    const batches = new PendingBatches(viewOf(workloads, waiting).view);
+    batches.beginRound();
+    expect(handedOut(batches)).toEqual(['high', 'old', 'young', 'low']);
+    batches.beginRound();
+    expect(handedOut(batches)).toEqual(['high', 'old', 'young', 'low']);
+  });
+
+  it('are one for each workload and version, and for what may run on one node only', () => {
+    const waiting = [
+      replica('web', 1),
+      replica('web', 2),
+      replica('web', 3, { version: 2 }),
+      replica('web', 4, { onlyNodeId: 'node-a' }),
+    ];
+    const batches = new PendingBatches(viewOf([{ uid: 'web' }], waiting).view);
+    batches.beginRound();
+    const seen: unknown[] = [];
+    for (let batch = batches.next(); batch !== undefined; batch = batches.next()) {
+      seen.push({ version: batch.version, bound: batch.bound, ids: [...batch.replicaIds] });
+      batches.setAside(batch);
+    }
+    expect(seen).toEqual([
+      { version: 1, bound: false, ids: ['web-1', 'web-2'] },
+      { version: 1, bound: true, ids: ['web-4'] },
+      { version: 2, bound: false, ids: ['web-3'] },
+    ]);
+  });
+
+  it('are handed out until they are empty', () => {
+    const [one, two] = [replica('web', 1), replica('web', 2)];
+    const batches = new PendingBatches(viewOf([{ uid: 'web' }], [one, two]).view);
+    batches.beginRound();
+    batches.apply([gets(one, { nodeId: 'node-a', phase: Phase.ASSIGNED })]);
+    expect([...(batches.next()?.replicaIds ?? [])]).toEqual(['web-2']);
+    batches.apply([{ kind: 'replica', id: two.id, before: two }]);
+    expect(batches.next()).toBeUndefined();
+  });
+
+  it('do not come again when only their reason changes', () => {
+    const one = replica('web', 1);
+    const batches = new PendingBatches(viewOf([{ uid: 'web' }], [one]).view);
+    batches.beginRound();
+    batches.setAside(batches.next()!);
+    batches.apply([gets(one, { reason: 'no node fits: cpu: 1 of 1 nodes' })]);
+    expect(batches.next()).toBeUndefined();
+  });
+
+  it('let in what begins to wait meanwhile, at its place', () => {
+    const workloads = [
+      { uid: 'a', priority: 10 },
+      { uid: 'b', priority: 5 },
+      { uid: 'late', priority: 90 },
+      { uid: 'c', priority: 7 },
+    ];
+    const batches = new PendingBatches(viewOf(workloads, [replica('a', 1), replica('b', 1)]).view);
+    batches.beginRound();
+    batches.setAside(batches.next()!);
+    batches.apply([appears(replica('late', 1)), appears(replica('c', 1)), appears(replica('a', 2))]);
+    expect(handedOut(batches)).toEqual(['late', 'a', 'c', 'b']);
+  });
+
+  it('forget what was stopped before it got a node', () => {
+    const one = replica('web', 1);
+    const batches = new PendingBatches(viewOf([{ uid: 'web' }], [one]).view);
+    batches.apply([gets(one, { desiredRunning: false })]);
+    batches.beginRound();
+    expect(batches.next()).toBeUndefined();
+  });
+
+  it('are found without a look at those that wait, however many: one list for a thousand batches', () => {
+    const workloads = Array.from({ length: 1_000 }, (_, index) => ({ uid: `w${String(index).padStart(4, '0')}` }));
+    const { view, reads } = viewOf(
+      workloads,
+      workloads.map(({ uid }) => replica(uid, 1)),
+    );
+    const batches = new PendingBatches(view);
+    batches.beginRound();
+    expect(handedOut(batches)).toEqual(workloads.map(({ uid }) => uid));
+    expect(reads.unplaced).toBe(1);
+  });
+});

@@ -1,0 +1,122 @@
+import { ReplicaStatus_Phase as Phase } from '@cloudless/api';
+import type { ReplicaRecord } from '@cloudless/api/store';
+import type { ClusterView, RecordChange } from '@cloudless/cluster-state';
+
+/** Waiting replicas of one workload and version: they need the same of a node. */
+export interface PendingBatch {
+  readonly key: string;
+  readonly uid: string;
+  readonly version: number;
+  /** Each may run on one node only. */
+  readonly bound: boolean;
+  readonly priority: number;
+  /** When the workload was created, seconds. */
+  readonly createdAt: number;
+  readonly replicaIds: ReadonlySet<string>;
+}
+
+interface OpenBatch extends PendingBatch {
+  readonly replicaIds: Set<string>;
+}
+
+/** Where the batches come from. */
+export type PendingView = Pick<ClusterView, 'unplaced' | 'workload' | 'version'>;
+
+/**
+ * The replicas that wait for a node, by batch, kept up to date by the changes of the state: however many wait, none of them is
+ * looked at again to find the next batch. A round hands out each batch until it is set aside, the most urgent first; whatever
+ * begins to wait meanwhile comes in at its place.
+ */
+export class PendingBatches {
+  private readonly batches = new Map<string, OpenBatch>();
+  /** What is left of the round, the most urgent last. */
+  private round: OpenBatch[] = [];
+
+  constructor(private readonly view: () => PendingView) {
+    for (const { value } of view().unplaced()) this.add(value);
+  }
+
+  /** Takes in what has changed; the view shows it already. */
+  apply(changes: readonly RecordChange[]): void {
+    for (const { kind, before, after } of changes) {
+      if (kind !== 'replica') continue;
+      const [was, is] = [before as ReplicaRecord | undefined, after as ReplicaRecord | undefined];
+      const waits = is !== undefined && isWaiting(is);
+      if (was !== undefined && isWaiting(was) && !waits) this.remove(was);
+      else if (waits && (was === undefined || !isWaiting(was))) this.add(is);
+    }
+  }
+
+  /** Begins a round with all that wait now. */
+  beginRound(): void {
+    this.round = [...this.batches.values()].sort((a, b) => byUrgency(b, a));
+  }
+
+  /** The most urgent batch of the round; the same one until it is empty or set aside. */
+  next(): PendingBatch | undefined {
+    while (this.round.at(-1)?.replicaIds.size === 0) this.round.pop();
+    return this.round.at(-1);
+  }
+
+  /** Nothing more can be done for a batch in this round, unless another of its replicas begins to wait. */
+  setAside(batch: PendingBatch): void {
+    const index = this.round.findLastIndex((other) => other === batch);
+    if (index >= 0) this.round.splice(index, 1);
+  }
+
+  private add(replica: ReplicaRecord): void {
+    const key = keyOf(replica);
+    const batch = this.batches.get(key) ?? this.open(replica);
+    batch.replicaIds.add(replica.id);
+    this.enterRound(batch);
+  }
+
+  private remove(replica: ReplicaRecord): void {
+    const key = keyOf(replica);
+    const batch = this.batches.get(key);
+    batch?.replicaIds.delete(replica.id);
+    if (batch?.replicaIds.size === 0) this.batches.delete(key);
+  }
+
+  private open(replica: ReplicaRecord): OpenBatch {
+    const { uid, version, onlyNodeId } = replica;
+    const view = this.view();
+    const batch: OpenBatch = {
+      key: keyOf(replica),
+      uid,
+      version,
+      bound: onlyNodeId !== '',
+      priority: view.version(uid, version)?.template?.priority ?? 0,
+      createdAt: Number(view.workload(uid)?.value.createdAt?.seconds ?? 0n),
+      replicaIds: new Set(),
+    };
+    this.batches.set(batch.key, batch);
+    return batch;
+  }
+
+  /** By halving: the round is in order. */
+  private enterRound(batch: OpenBatch): void {
+    let low = 0;
+    let high = this.round.length;
+    while (low < high) {
+      const middle = (low + high) >>> 1;
+      const there = this.round[middle];
+      if (there !== undefined && byUrgency(batch, there) < 0) low = middle + 1;
+      else high = middle;
+    }
+    if (this.round[low] !== batch) this.round.splice(low, 0, batch);
+  }
+}
+
+/** The higher priority first, then the older workload. */
+function byUrgency(a: PendingBatch, b: PendingBatch): number {
+  return b.priority - a.priority || a.createdAt - b.createdAt || (a.key === b.key ? 0 : a.key < b.key ? -1 : 1);
+}
+
+function isWaiting({ nodeId, desiredRunning, phase }: ReplicaRecord): boolean {
+  return nodeId === '' && desiredRunning && phase === Phase.PENDING;
+}
+
+function keyOf({ uid, version, onlyNodeId }: ReplicaRecord): string {
+  return `${uid}/${version}/${onlyNodeId === '' ? 'any' : 'bound'}`;
+}

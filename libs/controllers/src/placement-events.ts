@@ -1,0 +1,72 @@
+import { Event_Category as Category, Event_Severity as Severity } from '@cloudless/api';
+import type { ReplicaRecord, WorkloadRecord } from '@cloudless/api/store';
+import type { ClusterView } from '@cloudless/cluster-state';
+import { newestOf } from './causes.js';
+
+/** A replica, the node it goes to, and with which score. */
+export interface PlacedReplica {
+  readonly replica: ReplicaRecord;
+  readonly nodeId: string;
+  readonly score: number;
+}
+
+/** What all events of one decision share. */
+export interface DecisionFacts {
+  readonly view: Pick<ClusterView, 'lastEventOfReplica'>;
+  readonly workload: WorkloadRecord;
+  readonly decisionId: string;
+}
+
+/** That replicas have got their nodes. */
+export function placedEvent(facts: DecisionFacts, placed: readonly PlacedReplica[]) {
+  const counts = new Map<string, number>();
+  for (const { nodeId } of placed) counts.set(nodeId, (counts.get(nodeId) ?? 0) + 1);
+  const where = [...counts].map(([nodeId, count]) => `${count} on ${nodeId}`).join(', ');
+  return {
+    severity: Severity.INFO,
+    reason: 'ReplicasPlaced',
+    message: `placed ${placed.length} ${placed.length === 1 ? 'replica' : 'replicas'}: ${where}`,
+    ...(counts.size === 1 ? { nodeId: placed[0]?.nodeId ?? '' } : {}),
+    ...about(
+      facts,
+      placed.map(({ replica }) => replica),
+      whyThere(placed),
+    ),
+  };
+}
+
+/** That replicas get no node, and why. */
+export function unplacedEvent(facts: DecisionFacts, told: readonly ReplicaRecord[], why: string) {
+  return {
+    severity: Severity.WARNING,
+    reason: 'ReplicasUnplaced',
+    message: why,
+    ...about(facts, told, why),
+  };
+}
+
+function about({ view, workload, decisionId }: DecisionFacts, replicas: readonly ReplicaRecord[], why: string) {
+  const [first] = replicas;
+  return {
+    category: Category.SCHEDULING,
+    namespace: workload.namespace,
+    workload: workload.name,
+    replicaIds: replicas.map(({ id }) => id),
+    ...(replicas.length === 1 ? { replicaId: first?.id ?? '' } : {}),
+    causedBy: newestOf(...replicas.map(({ id }) => view.lastEventOfReplica(id))),
+    decision: { id: decisionId, why },
+  };
+}
+
+/** The score is that at the moment of the placement: the next replica finds the node fuller. */
+function whyThere(placed: readonly PlacedReplica[]): string {
+  const [first] = placed;
+  const scores = placed.map(({ score }) => score);
+  const [lowest, highest] = [Math.min(...scores), Math.max(...scores)].map((score) => score.toFixed(3));
+  if (first === undefined) return '';
+  if (first.replica.onlyNodeId !== '')
+    return `each goes to the one node that it is for, which fits; scores from ${lowest} to ${highest}`;
+  return placed.length === 1
+    ? `${first.nodeId} was the best node that fits, with a score of ${highest}`
+    : `each went to the best node that fitted it, with scores from ${lowest} to ${highest}`;
+}

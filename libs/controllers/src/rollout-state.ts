@@ -1,0 +1,128 @@
+import { create } from '@bufbuild/protobuf';
+import { timestampFromMs, timestampMs, type Timestamp } from '@bufbuild/protobuf/wkt';
+import {
+  Rollout_OnFailure as OnFailure,
+  Rollout_Promotion as Promotion,
+  Rollout_Strategy as Strategy,
+  RolloutStatus_Phase as Phase,
+  withDefaults,
+  type Rollout_Step,
+  type WorkloadSpec,
+} from '@cloudless/api';
+import { RolloutRecordSchema, type ControlRecord } from '@cloudless/api/store';
+import { NO_ROLLOUT, type RolloutPhase, type RolloutSettings, type RolloutStage, type RolloutState } from '@cloudless/rollout';
+import { msOf } from './scheduler-input.js';
+
+const strategies: Record<Strategy, RolloutState['strategy']> = {
+  [Strategy.ROLLING_UPDATE]: 'rollingUpdate',
+  [Strategy.RECREATE]: 'recreate',
+  [Strategy.BLUE_GREEN]: 'blueGreen',
+};
+const strategyNumbers: Record<RolloutState['strategy'], Strategy> = {
+  rollingUpdate: Strategy.ROLLING_UPDATE,
+  recreate: Strategy.RECREATE,
+  blueGreen: Strategy.BLUE_GREEN,
+};
+
+const phases: Record<Phase, RolloutPhase> = {
+  [Phase.STARTING]: 'starting',
+  [Phase.IN_PROGRESS]: 'inProgress',
+  [Phase.PAUSED]: 'paused',
+  [Phase.FAILED]: 'failed',
+  [Phase.COMPLETED]: 'completed',
+  [Phase.ROLLED_BACK]: 'rolledBack',
+};
+const phaseNumbers: Record<RolloutPhase, Phase> = {
+  starting: Phase.STARTING,
+  inProgress: Phase.IN_PROGRESS,
+  paused: Phase.PAUSED,
+  failed: Phase.FAILED,
+  completed: Phase.COMPLETED,
+  rolledBack: Phase.ROLLED_BACK,
+};
+
+/** What a spec asks of its rollouts. */
+export function toSettings(spec: WorkloadSpec): RolloutSettings {
+  const { rollout } = withDefaults(spec);
+  return {
+    strategy: strategies[rollout?.strategy ?? Strategy.ROLLING_UPDATE],
+    stages: (rollout?.steps ?? []).map(toStage),
+    manualSwitch: rollout?.promotion === Promotion.MANUAL,
+    pauseMs: msOf(rollout?.pauseDuration),
+    progressDeadlineMs: msOf(rollout?.progressDeadline),
+    maxFailedNew: rollout?.maxFailedNew ?? 0,
+    onFailure: rollout?.onFailure === OnFailure.ROLLBACK ? 'rollback' : 'pause',
+  };
+}
+
+function toStage({ replicas, percent, wait, promotion }: Rollout_Step): RolloutStage {
+  return {
+    size: replicas > 0 ? { replicas } : { percent },
+    wait: promotion === Promotion.MANUAL ? 'promotion' : { ms: msOf(wait) },
+  };
+}
+
+/** What a control record remembers of its workload's rollout. */
+export function toRolloutState(control: ControlRecord): RolloutState {
+  const { rollout } = control;
+  if (rollout === undefined) {
+    // A record of a version before this one: what it knew has been rolled out.
+    const { activeVersion } = control;
+    return activeVersion === 0 ? NO_ROLLOUT : { ...NO_ROLLOUT, version: activeVersion, activeVersion, phase: 'completed' };
+  }
+  const time = <Key extends string>(key: Key, at: Timestamp | undefined) =>
+    (at === undefined ? {} : { [key]: timestampMs(at) }) as { readonly [K in Key]?: number };
+  return {
+    phase: phases[control.rolloutPhase],
+    reason: control.rolloutReason,
+    version: rollout.version,
+    fromVersion: rollout.fromVersion,
+    activeVersion: control.activeVersion,
+    strategy: strategies[rollout.strategy],
+    startedAtMs: msAt(rollout.startedAt),
+    stagesDone: rollout.stepsDone,
+    waitsForPromotion: rollout.waitsForPromotion,
+    promoted: rollout.promoted,
+    retry: rollout.retry,
+    forgiven: rollout.forgiven,
+    progress: Number(rollout.progress),
+    progressAtMs: msAt(rollout.progressAt),
+    rollsBack: rollout.rollsBack,
+    ...time('stageReachedAtMs', rollout.stepReachedAt),
+    ...time('switchedAtMs', rollout.switchedAt),
+    ...time('untilMs', rollout.until),
+  };
+}
+
+/** Writes a state into a control record, which is changed in place; what the state does not speak of stays. */
+export function keepRolloutState(control: ControlRecord, state: RolloutState): void {
+  const { failure, failedNew = 0, failedGone = 0, firstSequence = 0n } = control.rollout ?? {};
+  control.rolloutPhase = phaseNumbers[state.phase];
+  control.rolloutReason = state.reason;
+  control.activeVersion = state.activeVersion;
+  control.rollout = create(RolloutRecordSchema, {
+    version: state.version,
+    fromVersion: state.fromVersion,
+    strategy: strategyNumbers[state.strategy],
+    startedAt: timestampFromMs(state.startedAtMs),
+    stepsDone: state.stagesDone,
+    waitsForPromotion: state.waitsForPromotion,
+    promoted: state.promoted,
+    retry: state.retry,
+    forgiven: state.forgiven,
+    progress: BigInt(state.progress),
+    progressAt: timestampFromMs(state.progressAtMs),
+    rollsBack: state.rollsBack,
+    failedNew,
+    failedGone,
+    firstSequence,
+    ...(state.stageReachedAtMs === undefined ? {} : { stepReachedAt: timestampFromMs(state.stageReachedAtMs) }),
+    ...(state.switchedAtMs === undefined ? {} : { switchedAt: timestampFromMs(state.switchedAtMs) }),
+    ...(state.untilMs === undefined ? {} : { until: timestampFromMs(state.untilMs) }),
+    ...(failure === undefined ? {} : { failure }),
+  });
+}
+
+function msAt(at: Timestamp | undefined): number {
+  return at === undefined ? 0 : timestampMs(at);
+}

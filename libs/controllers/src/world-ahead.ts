@@ -1,0 +1,181 @@
+import { clone, create } from '@bufbuild/protobuf';
+import { ReplicaStatus_Phase as Phase } from '@cloudless/api';
+import {
+  ControlRecordSchema,
+  ReplicaRecordSchema,
+  type ControlRecord,
+  type NodeRecord,
+  type ReplicaRecord,
+  type VersionRecord,
+  type WorkloadRecord,
+} from '@cloudless/api/store';
+import { replicaIdOf, toReplicaId, toWorkloadId } from '@cloudless/base';
+import { copyReplica, holdsResources, isLive, type ClusterState, type ClusterView, type Stored } from '@cloudless/cluster-state';
+import type { Cluster } from '@cloudless/scheduler';
+import type { NodeDirectory } from './node-directory.js';
+import type { Readiness } from './readiness.js';
+import { toReservation, toSchedulerNode } from './scheduler-input.js';
+
+/** What {@link WorldAhead} starts from. */
+export interface WorldAheadDeps {
+  readonly state: ClusterState;
+  readonly nodes: NodeDirectory;
+  readonly readiness: Readiness;
+  readonly cluster: Cluster;
+}
+
+/** Nodes that one plan looks at to place replicas, each time anew: some seconds of a slow machine, on which all else waits. */
+const MAX_LOOKS = 250_000;
+
+/** What is read of a world that is planned. */
+export type PlannedView = Pick<ClusterView, 'workload' | 'control' | 'version' | 'node'>;
+
+/**
+ * The cluster as it would be after what was planned so far: the records of the state with planned ones over them, and a copy of the
+ * scheduler's model. Nothing of the state is touched.
+ */
+export class WorldAhead {
+  readonly cluster: Cluster;
+  /** Reads like that of the state. */
+  readonly view: PlannedView;
+  private readonly base: ClusterView;
+  private readonly workloads = new Map<string, WorkloadRecord>();
+  private readonly controls = new Map<string, ControlRecord>();
+  private readonly newVersions = new Map<string, VersionRecord>();
+  private readonly nodeRecords = new Map<string, NodeRecord>();
+  private readonly replicas = new Map<string, readonly ReplicaRecord[]>();
+  /** The next one of each workload. */
+  private readonly sequences = new Map<string, bigint>();
+  private readonly nodeCount: number;
+  private looks = 0;
+  private readonly made = new Set<ReplicaRecord>();
+  /** Ready by plan, for as long as is asked for. */
+  private readonly plannedReady = new Set<string>();
+
+  constructor(private readonly deps: WorldAheadDeps) {
+    this.base = deps.state.view();
+    this.cluster = deps.cluster.clone();
+    this.view = this.overlay();
+    this.nodeCount = [...this.base.nodes()].length;
+  }
+
+  /** Of replicas that are there, and of those that were planned. */
+  readonly readiness: Pick<Readiness, 'readyForMs'> = {
+    readyForMs: (replica) =>
+      this.plannedReady.has(replica.id) ? Number.POSITIVE_INFINITY : this.deps.readiness.readyForMs(replica),
+  };
+
+  /** Enters a workload as a change would leave it. */
+  putWorkload(workload: WorkloadRecord, version: VersionRecord | undefined): void {
+    this.workloads.set(workload.uid, workload);
+    if (version !== undefined) this.newVersions.set(workload.uid, version);
+    if (this.view.control(workload.uid) === undefined) {
+      this.putControl(create(ControlRecordSchema, { uid: workload.uid, nextSequence: 1n }));
+    }
+  }
+
+  putControl(control: ControlRecord): void {
+    this.controls.set(control.uid, control);
+  }
+
+  /** The control record, to be changed and put. */
+  controlOf(uid: string): ControlRecord {
+    const control = this.view.control(uid)?.value;
+    return control === undefined ? create(ControlRecordSchema, { uid, nextSequence: 1n }) : clone(ControlRecordSchema, control);
+  }
+
+  /** Enters a node as a change would leave it. */
+  putNode(node: NodeRecord): void {
+    this.nodeRecords.set(node.id, node);
+    this.cluster.upsertNode(toSchedulerNode(node, this.deps.nodes.status(node.id)));
+  }
+
+  /** All of a workload, ended and lost ones too. */
+  replicasOf(uid: string): readonly ReplicaRecord[] {
+    return this.replicas.get(uid) ?? [...this.base.replicasOf(uid)].map(({ value }) => value);
+  }
+
+  /** Workloads with replicas that a node holds and that are not leaving. */
+  workloadsOn(nodeId: string): readonly string[] {
+    const candidates = new Set([...[...this.base.replicasOn(nodeId)].map(({ value }) => value.uid), ...this.replicas.keys()]);
+    const staysThere = (replica: ReplicaRecord): boolean =>
+      replica.nodeId === nodeId && replica.desiredRunning && holdsResources(replica);
+    return [...candidates].filter((uid) => this.replicasOf(uid).some(staysThere));
+  }
+
+  /** Frees what a replica holds, as its stop is confirmed. */
+  release(replicaId: string): void {
+    this.cluster.release(toReplicaId(replicaId));
+  }
+
+  /** Whether one more decision about places may be worked out; asked once for each. */
+  mayLook(): boolean {
+    this.looks += this.nodeCount;
+    return this.looks <= MAX_LOOKS;
+  }
+
+  /** A replica that would be made; it has no node yet. @param onlyNodeId - Empty: it may run anywhere. */
+  makeReplica(workload: WorkloadRecord, version: number, onlyNodeId: string): ReplicaRecord {
+    const { uid } = workload;
+    const sequence = this.sequences.get(uid) ?? this.view.control(uid)?.value.nextSequence ?? 1n;
+    this.sequences.set(uid, sequence + 1n);
+    const id = replicaIdOf(toWorkloadId(uid), Number(sequence));
+    const init = { id, uid, sequence, version, onlyNodeId, desiredRunning: true, phase: Phase.PENDING };
+    const made = create(ReplicaRecordSchema, init);
+    this.made.add(made);
+    return made;
+  }
+
+  /** The replica on its node, where it holds its resources from now on. @param nodeId - Empty: on one that is not known. */
+  placeReplica(workload: WorkloadRecord, replica: ReplicaRecord, nodeId: string): ReplicaRecord {
+    // One of our own is in no view: it need not be copied.
+    const placed = this.made.has(replica) ? replica : clone(ReplicaRecordSchema, replica);
+    Object.assign(placed, { nodeId, phase: Phase.RUNNING, ready: true });
+    const template = this.view.version(workload.uid, replica.version)?.template;
+    if (nodeId !== '' && template !== undefined) this.cluster.reserve(toReservation(workload, placed, template));
+    return placed;
+  }
+
+  /** Enters replicas of a workload that are new or have another state now. */
+  put(uid: string, replicas: readonly ReplicaRecord[]): void {
+    if (replicas.length === 0) return;
+    const byId = new Map([...this.replicasOf(uid), ...replicas].map((replica) => [replica.id, replica]));
+    this.replicas.set(uid, [...byId.values()]);
+  }
+
+  /**
+   * Leaves a workload as it is when moves are done: what stays is ready, what was stopped has gone.
+   * @param put - Replicas that were made, or have another state now.
+   */
+  settle(uid: string, stopped: ReadonlySet<string>, put: readonly ReplicaRecord[]): void {
+    const replaced = new Set(put.map(({ id }) => id));
+    const left = this.replicasOf(uid).filter(({ id }) => !stopped.has(id) && !replaced.has(id));
+    const settled = left.flatMap((replica) => {
+      if (!isLive(replica) || replica.lost) return [replica];
+      if (!replica.desiredRunning) {
+        this.release(replica.id);
+        return [];
+      }
+      return [replica.ready || replica.nodeId === '' ? replica : copyReplica(replica, { phase: Phase.RUNNING, ready: true })];
+    });
+    const replicas = [...settled, ...put].sort((a, b) => Number(a.sequence - b.sequence));
+    this.replicas.set(uid, replicas);
+    for (const replica of replicas) if (replica.ready) this.plannedReady.add(replica.id);
+  }
+
+  private overlay(): PlannedView {
+    const { base } = this;
+    const stored = <Value>(value: Value): Stored<Value> => ({ value, revision: base.revision });
+    const over = <Value>(planned: Value | undefined, otherwise: () => Stored<Value> | undefined): Stored<Value> | undefined =>
+      planned === undefined ? otherwise() : stored(planned);
+    return {
+      workload: (uid) => over(this.workloads.get(uid), () => base.workload(uid)),
+      control: (uid) => over(this.controls.get(uid), () => base.control(uid)),
+      node: (id) => over(this.nodeRecords.get(id), () => base.node(id)),
+      version: (uid, version) => {
+        const added = this.newVersions.get(uid);
+        return added?.version === version ? added : base.version(uid, version);
+      },
+    };
+  }
+}
