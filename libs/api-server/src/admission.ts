@@ -4,6 +4,7 @@ import { NodeRecordSchema, type NodeRecord } from '@cloudless/api/store';
 import { CloudlessError, InvalidInputError } from '@cloudless/base';
 import type { Stored } from '@cloudless/cluster-state';
 import { withoutConflict } from './conflicts.js';
+import { stampTaints } from './node-changes.js';
 import type { ApiServerDeps } from './ports.js';
 
 /** The protocol of this coordinator; an agent must speak it too. */
@@ -11,12 +12,15 @@ export const PROTOCOL = 1;
 /** Somebody else who writes one node's record so often would be a fault. */
 const MAX_ATTEMPTS = 16;
 
+/** What {@link admit} works with. */
+export type AdmissionDeps = Pick<ApiServerDeps, 'state' | 'placements' | 'clock'>;
+
 /**
  * Checks that an agent belongs here, and keeps what it says of its machine.
  * @throws kind `precondition` for another protocol, cluster or machine; `notFound` when the node is not enrolled; `invalid`
  *   naming figures that cannot be.
  */
-export async function admit(deps: Pick<ApiServerDeps, 'state'>, hello: Hello): Promise<void> {
+export async function admit(deps: AdmissionDeps, hello: Hello): Promise<void> {
   checkBelongs(deps, hello);
   checkFigures(hello);
   await withoutConflict(MAX_ATTEMPTS, async () => {
@@ -73,8 +77,9 @@ function checkFigures({ capacity, reserved, maxReplicas, taints }: Hello): void 
   if (violations.length > 0) throw new InvalidInputError(violations);
 }
 
-async function keep({ state }: Pick<ApiServerDeps, 'state'>, node: Stored<NodeRecord>, hello: Hello): Promise<void> {
+async function keep({ state, placements, clock }: AdmissionDeps, node: Stored<NodeRecord>, hello: Hello): Promise<void> {
   const record = Object.assign(clone(NodeRecordSchema, node.value), { hello });
+  stampTaints(placements, node.value, record, clock.wallTime());
   const transaction = state.transaction().require('node', record.id, node).put('node', record.id, record);
   transaction.event({
     severity: Severity.INFO,

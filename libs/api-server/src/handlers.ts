@@ -6,6 +6,8 @@ import { cutUnread } from './cut-unread.js';
 import { InteractiveHandlers } from './interactive.js';
 import { NodeHandlers } from './nodes.js';
 import { ObservingHandlers } from './observing.js';
+import { RolloutHandlers } from './rollouts.js';
+import { PlanHandlers } from './plans.js';
 import type { ApiServerDeps } from './ports.js';
 import { serverInfo } from './server-info.js';
 import { SessionHub } from './sessions.js';
@@ -28,6 +30,8 @@ export function createApiServer(deps: ApiServerDeps): ApiServer {
   const calls = CoordinatorService.method;
   const workloads = new WorkloadHandlers({ ...deps, soft, audit });
   const nodes = new NodeHandlers({ ...deps, soft, audit });
+  const rollouts = new RolloutHandlers({ ...deps, audit });
+  const plans = new PlanHandlers({ ...deps, audit });
   const observing = new ObservingHandlers({ ...deps, soft });
   const admin = new AdminHandlers({ ...deps, audit });
   const sessions = new SessionHub(deps);
@@ -61,6 +65,15 @@ export function createApiServer(deps: ApiServerDeps): ApiServer {
         watchWorkloads: (request, context) => watch(workloads.watchWorkloads(request, context)),
         planWorkload: workloads.planWorkload,
         explainWorkload: workloads.explainWorkload,
+        pauseRollout: audit.unary(calls.pauseRollout, rollouts.pauseRollout),
+        resumeRollout: audit.unary(calls.resumeRollout, rollouts.resumeRollout),
+        promoteRollout: audit.unary(calls.promoteRollout, rollouts.promoteRollout),
+        undoRollout: audit.unary(calls.undoRollout, rollouts.undoRollout),
+        restartRollout: audit.unary(calls.restartRollout, rollouts.restartRollout),
+        getWorkloadVersion: rollouts.getWorkloadVersion,
+        createPlan: audit.unary(calls.createPlan, plans.createPlan),
+        getPlan: plans.getPlan,
+        executePlan: audit.unary(calls.executePlan, plans.executePlan),
         listEndpoints: observing.listEndpoints,
         watchEndpoints: (request, context) => watch(observing.watchEndpoints(request, context)),
         listEvents: observing.listEvents,

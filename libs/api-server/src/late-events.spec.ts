@@ -22,11 +22,12 @@ async function worldWith(replicas: number): Promise<World> {
   const random = createSeededRandom(1);
   const store = createMemoryStateStore({ clock });
   const state = await openClusterState({ store, clock, random, log: silentLog, holder: 'test' });
-  await state.commit(state.transaction().put('workload', 'w', create(WorkloadRecordSchema, { uid: 'w', name: 'web' })));
   for (let from = 0; from < replicas; from += 50) {
     const transaction = state.transaction();
-    for (let sequence = from; sequence < Math.min(replicas, from + 50); sequence += 1) {
-      const place = { id: `w-${sequence}`, uid: 'w', sequence: BigInt(sequence), nodeId: 'node-1' };
+    for (let number = from; number < Math.min(replicas, from + 50); number += 1) {
+      const uid = `w${number}`; // each is of a workload of its own: the most that has to be written
+      const place = { id: `w-${number}`, uid, sequence: 1n, nodeId: 'node-1' };
+      transaction.put('workload', uid, create(WorkloadRecordSchema, { uid, name: `web-${number}` }));
       transaction.createReplica(create(ReplicaRecordSchema, { ...place, desiredRunning: true, phase: Phase.RUNNING }));
     }
     await state.commit(transaction);
@@ -37,11 +38,15 @@ async function worldWith(replicas: number): Promise<World> {
   return { clock, state, reports, errors };
 }
 
-async function report({ reports }: World, replicas: number, ready: boolean): Promise<void> {
-  for (let sequence = 0; sequence < replicas; sequence += 1) {
-    reports.take('node-1', create(ReplicaReportSchema, { replicaId: `w-${sequence}`, phase: Phase.RUNNING, ready }));
+function take({ reports }: World, ready: boolean, from: number, end: number): void {
+  for (let number = from; number < end; number += 1) {
+    reports.take('node-1', create(ReplicaReportSchema, { replicaId: `w-${number}`, phase: Phase.RUNNING, ready }));
   }
-  await reports.written('node-1');
+}
+
+async function report(world: World, replicas: number, ready: boolean): Promise<void> {
+  take(world, ready, 0, replicas);
+  await world.reports.written('node-1');
 }
 
 /** Ends with a readiness that is left out. */
@@ -66,6 +71,28 @@ describe('events that are told late', () => {
     expect(toldLate(world)).toBe(REPLICAS);
     await world.reports.close();
     await world.state.close();
+  });
+
+  it('fit in beside reports of replicas that all stop being ready, each of a workload of its own', async () => {
+    const world = await worldWith(2 * REPLICAS);
+    const { state, clock } = world;
+    await flap(world, REPLICAS);
+    take(world, true, REPLICAS, 2 * REPLICAS);
+    await world.reports.written('node-1');
+    const sizes: number[] = [];
+    const write = state.write.bind(state);
+    state.write = (transaction) => {
+      sizes.push(transaction.size);
+      return write(transaction);
+    };
+    clock.setTimer(60_000, () => take(world, false, REPLICAS, 2 * REPLICAS)); // just when the late ones are due
+    await clock.advance(60_000);
+    await settle();
+    expect(Math.max(...sizes)).toBe(99); // a store takes 100
+    expect([world.errors, toldLate(world)]).toEqual([[], REPLICAS]);
+    expect([...state.view().replicasOn('node-1')].filter(({ value }) => value.ready)).toHaveLength(REPLICAS);
+    await world.reports.close();
+    await state.close();
   });
 
   it('are told also when the commit that was to tell them met a conflict', async () => {

@@ -1,11 +1,17 @@
 import { clone } from '@bufbuild/protobuf';
+import { timestampFromMs } from '@bufbuild/protobuf/wkt';
 import { Taint_Effect, type Taint, type UpdateNodeRequest } from '@cloudless/api';
 import { NodeRecordSchema, type NodeRecord } from '@cloudless/api/store';
 import { InvalidInputError } from '@cloudless/base';
 import type { Placements } from './ports.js';
 
 /** The record with what the request sets and removes. @throws kind `invalid` for a taint to be removed that cannot be read. */
-export function updateNodeRecord(placements: Placements, before: NodeRecord, request: UpdateNodeRequest): NodeRecord {
+export function updateNodeRecord(
+  placements: Placements,
+  before: NodeRecord,
+  request: UpdateNodeRequest,
+  nowMs: number,
+): NodeRecord {
   const removals = request.removeTaints.map(parseTaintRemoval);
   const record = clone(NodeRecordSchema, before);
   for (const key of request.removeLabels) {
@@ -15,9 +21,22 @@ export function updateNodeRecord(placements: Placements, before: NodeRecord, req
   Object.assign(record.labels, request.setLabels);
   record.removedLabels = record.removedLabels.filter((key) => !Object.hasOwn(request.setLabels, key));
   changeTaints(placements, record, request, removals);
+  stampTaints(placements, before, record, nowMs);
   if (request.zone !== undefined) record.zone = request.zone;
   if (request.region !== undefined) record.region = request.region;
   return record;
+}
+
+/** Notes since when the taints are there: those that have come or changed since `before`, from now on. @param after - Changed in place. */
+export function stampTaints({ taintKey, effective }: Placements, before: NodeRecord, after: NodeRecord, nowMs: number): void {
+  const known = new Map(effective(before).taints.map((taint) => [taintKey(taint), taint.value]));
+  const since: NodeRecord['taintsSince'] = {};
+  for (const taint of effective(after).taints) {
+    const key = taintKey(taint);
+    const time = known.get(key) === taint.value ? before.taintsSince[key] : timestampFromMs(nowMs);
+    if (time !== undefined) since[key] = time;
+  }
+  after.taintsSince = since;
 }
 
 /** What an update changed of what the node shows, for people: `label a=b set, taint c:NO_SCHEDULE removed, zone is "z" now`. */

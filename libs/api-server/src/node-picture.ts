@@ -17,6 +17,7 @@ export function nodePicture({ nodes, placements }: Pick<ApiServerDeps, 'nodes' |
   const { hello } = record;
   const { region, zone, labels, taints } = placements.effective(record);
   const allocated = placements.allocatedOn(record.id);
+  const drain = placements.drainOf(record);
   const condition = (type: ConditionType, status: boolean, reason = '') => create(ConditionSchema, { type, status, reason });
   return create(NodeSchema, {
     id: record.id,
@@ -48,6 +49,7 @@ export function nodePicture({ nodes, placements }: Pick<ApiServerDeps, 'nodes' |
       reliability: now.reliability,
       ...(hello?.capacity === undefined ? {} : { capacity: hello.capacity }),
       ...(hello?.reserved === undefined ? {} : { reserved: hello.reserved }),
+      ...(drain === undefined ? {} : { drain }),
       ...(now.usage === undefined ? {} : { usage: now.usage }),
       ...(now.connectedSinceMs === undefined || !now.alive ? {} : { connectedSince: timestampFromMs(now.connectedSinceMs) }),
       ...(now.lastSeenMs === undefined ? {} : { lastSeen: timestampFromMs(now.lastSeenMs) }),

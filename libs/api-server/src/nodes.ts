@@ -31,8 +31,9 @@ import {
 } from '@cloudless/api';
 import { NodeRecordSchema, type NodeRecord } from '@cloudless/api/store';
 import { CloudlessError } from '@cloudless/base';
-import { holdsResources, replicaKeyId, type EventInit, type Stored } from '@cloudless/cluster-state';
+import { holdsResources, replicaKeyId, type ClusterView, type Stored, type Transaction } from '@cloudless/cluster-state';
 import type { HandlerContext } from '@connectrpc/connect';
+import { drainedNode, uncordonedNode, type NodeChange } from './drains.js';
 import { describeNodeUpdate, updateNodeRecord } from './node-changes.js';
 import { nodePicture } from './node-picture.js';
 import type { Act, AuditLog } from './audit.js';
@@ -104,9 +105,9 @@ export class NodeHandlers {
   }
 
   updateNode = (request: UpdateNodeRequest): Promise<Node> => {
-    const { placements } = this.deps;
+    const { placements, clock } = this.deps;
     return this.change(CoordinatorService.method.updateNode, request, (before) => {
-      const after = updateNodeRecord(placements, before, request);
+      const after = updateNodeRecord(placements, before, request, clock.wallTime());
       if (equals(NodeRecordSchema, before, after)) return undefined;
       const what = describeNodeUpdate(placements, before, after);
       return { after, reason: 'NodeUpdated', message: `node ${after.id} was changed: ${what}` };
@@ -121,17 +122,12 @@ export class NodeHandlers {
     });
 
   uncordonNode = (request: UncordonNodeRequest): Promise<Node> =>
-    this.change(CoordinatorService.method.uncordonNode, request, (before) => {
-      if (!before.cordoned && !before.draining) return undefined;
-      const after = Object.assign(clone(NodeRecordSchema, before), { cordoned: false, draining: false });
-      return { after, reason: 'NodeUncordoned', message: `node ${after.id} is usable again` };
-    });
+    this.change(CoordinatorService.method.uncordonNode, request, uncordonedNode);
 
   drainNode = (request: DrainNodeRequest): Promise<Node> =>
     this.change(CoordinatorService.method.drainNode, request, (before) => {
-      if (before.draining) return undefined;
-      const after = Object.assign(clone(NodeRecordSchema, before), { cordoned: true, draining: true });
-      return { after, reason: 'NodeDraining', message: `node ${after.id} is being drained` };
+      const { placements, clock } = this.deps;
+      return drainedNode(before, request, { nowMs: clock.wallTime(), held: placements.allocatedOn(before.id).replicas });
     });
 
   confirmNodeLost = async (request: ConfirmNodeLostRequest): Promise<Node> => {
@@ -215,27 +211,40 @@ export class NodeHandlers {
   private change<Request extends DescMessage>(
     method: DescMethodUnary<Request, typeof NodeSchema>,
     request: MessageShape<Request> & NodeMutationRequest,
-    decide: (before: NodeRecord) => ({ readonly after: NodeRecord } & Pick<EventInit, 'reason' | 'message'>) | undefined,
+    decide: (before: NodeRecord) => NodeChange | undefined,
   ): Promise<Node> {
     return mutate(this.deps, method, request, () => {
       const current = this.found(request.nodeId);
       const decided = decide(current.value);
       if (decided === undefined) return { result: this.picture(current.value) };
-      const { after, ...event } = decided;
-      const transaction = this.deps.state
-        .transaction()
-        .require('node', after.id, current)
-        .put('node', after.id, after)
-        .event({ ...about(after, request), ...event });
-      return { result: this.picture(after), transaction };
+      const transaction = putNodeChange(this.deps.state.transaction(), current, decided, request.requestId);
+      return { result: this.picture(decided.after), transaction };
     });
   }
 
   private found(nodeId: string): Stored<NodeRecord> {
-    const node = this.deps.state.view().node(nodeId);
-    if (node !== undefined) return node;
-    throw new CloudlessError('notFound', `node "${nodeId}" not found`);
+    return foundNode(this.deps.state.view(), nodeId);
   }
+}
+
+/** The node of an id. @throws kind `notFound`. */
+export function foundNode(view: ClusterView, nodeId: string): Stored<NodeRecord> {
+  const node = view.node(nodeId);
+  if (node !== undefined) return node;
+  throw new CloudlessError('notFound', `node "${nodeId}" not found`);
+}
+
+/** Writes a change of a node with its event. */
+export function putNodeChange(
+  transaction: Transaction,
+  current: Stored<NodeRecord>,
+  { after, ...event }: NodeChange,
+  requestId: string,
+): Transaction {
+  return transaction
+    .require('node', after.id, current)
+    .put('node', after.id, after)
+    .event({ ...about(after, { requestId }), ...event });
 }
 
 interface NodeMutationRequest {

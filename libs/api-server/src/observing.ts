@@ -13,7 +13,7 @@ import {
   type WatchEventsResponse,
 } from '@cloudless/api';
 import type { WorkloadRecord } from '@cloudless/api/store';
-import { isLive } from '@cloudless/cluster-state';
+import { isLive, servesOf } from '@cloudless/cluster-state';
 import type { HandlerContext } from '@connectrpc/connect';
 import type { ApiServerDeps } from './ports.js';
 import type { SoftChanges } from './soft-changes.js';
@@ -21,7 +21,7 @@ import { endpointSource } from './watch-endpoints.js';
 import { eventFilter, watchEvents } from './watch-events.js';
 import { watchRecords } from './watch-records.js';
 import { relatedEvents } from './related-events.js';
-import { found } from './workloads.js';
+import { found } from './workload-change.js';
 
 /** The endpoint and event calls of CoordinatorService. */
 export class ObservingHandlers {
@@ -58,8 +58,10 @@ export class ObservingHandlers {
   private endpoints(record: WorkloadRecord): EndpointSet {
     const { state, placements } = this.deps;
     const view = state.view();
+    const serves = servesOf(view, record.uid);
     const serving = [...view.replicasOf(record.uid)]
       .map(({ value }) => value)
+      .filter(serves)
       .filter((replica) => replica.ready && replica.desiredRunning && !replica.lost && isLive(replica))
       .sort((a, b) => Number(a.sequence - b.sequence));
     const endpoints = serving.flatMap((replica) =>

@@ -1,5 +1,6 @@
 import type {
   Condition,
+  DrainStatus,
   ExplainWorkloadResponse,
   NodeStatus_Phase,
   NodeUsage,
@@ -49,14 +50,25 @@ export interface Pictures {
   readReplica(replica: ReplicaRecord): ReplicaStatus;
 }
 
-/** Plans and explanations. */
+/** A change of one workload: as it is (absent when it would be created) and the spec it would have. */
+export interface PlanSubject {
+  readonly namespace: string;
+  readonly name: string;
+  readonly current: WorkloadRecord | undefined;
+  readonly spec: WorkloadSpec;
+}
+
+/** Plans changes one after the other: each in the world that those before it would have left. */
+export interface PlanAhead {
+  change(subject: PlanSubject): WorkloadPlan;
+  /** What becomes of each workload on a node. @param node - As the drain would leave its record. */
+  drain(node: NodeRecord): readonly WorkloadPlan[];
+}
+
+/** Plans, with all of their steps, and explanations. */
 export interface Planning {
-  plan(subject: {
-    readonly namespace: string;
-    readonly name: string;
-    readonly current: WorkloadRecord | undefined;
-    readonly spec: WorkloadSpec;
-  }): WorkloadPlan;
+  plan(subject: PlanSubject): WorkloadPlan;
+  ahead(): PlanAhead;
   explain(record: WorkloadRecord): ExplainWorkloadResponse;
 }
 
@@ -71,6 +83,8 @@ export interface Placements {
   };
   /** What identifies a taint on a node. */
   taintKey(taint: { readonly key: string; readonly effect: number }): string;
+  /** How far the drain of a node is; undefined when there is none. */
+  drainOf(record: NodeRecord): DrainStatus | undefined;
 }
 
 /** The connection a call came in on. */

@@ -58,6 +58,40 @@ describe('a report', () => {
       says: { phase: Phase.RUNNING },
       is: { lastEndReason: 'exit code 1' },
     },
+    {
+      name: 'brings the last lines of what failed, bounded: an agent may say anything',
+      was: { lastLines: ['older'] },
+      says: {
+        phase: Phase.RUNNING,
+        restarts: 1,
+        lastLines: [...Array.from({ length: 20 }, (_, index) => String(index)), `\u001b]0;x${'y'.repeat(300)}`],
+      },
+      is: { lastLines: [...Array.from({ length: 9 }, (_, index) => String(index + 11)), `␛]0;x${'y'.repeat(250)}…`] },
+    },
+    {
+      name: 'of another failure without a word drops the lines of the one before',
+      was: { restarts: 1, lastLines: ['older'] },
+      says: { phase: Phase.RUNNING, restarts: 2 },
+      is: { lastLines: [] },
+    },
+    {
+      name: 'of the last failure does so too',
+      was: { restarts: 1, lastLines: ['older'] },
+      says: { phase: Phase.FAILED, restarts: 1 },
+      is: { lastLines: [] },
+    },
+    {
+      name: 'without lines leaves those that were known',
+      was: { restarts: 1, lastLines: ['older'] },
+      says: { phase: Phase.RUNNING, restarts: 1, ready: true },
+      is: { lastLines: ['older'] },
+    },
+    {
+      name: 'that a replica is not known any more leaves them too',
+      was: { restarts: 1, lastLines: ['older'] },
+      says: { phase: Phase.FAILED },
+      is: { lastLines: ['older'] },
+    },
   ])('$name', ({ was, says, is }) => {
     const once = mergeReport(record(was), report(says), 1_000, true);
     expect(once).toMatchObject(is);

@@ -5,6 +5,7 @@ import {
   Event_Severity as Severity,
   ReplicaReportSchema,
   ReplicaStatus_Phase as Phase,
+  toLastLines,
   type ReplicaReport,
 } from '@cloudless/api';
 import { ReplicaRecordSchema, type ReplicaRecord } from '@cloudless/api/store';
@@ -13,8 +14,8 @@ import { LeadershipLostError, copyReplica, isLive, type ClusterView, type EventI
 import { FlappingEvents } from './flapping-events.js';
 import type { ApiServerDeps } from './ports.js';
 
-/** A replica and its event each; what is left of the 100 is for events that are told late. */
-const MAX_REPORTS_PER_COMMIT = 40;
+/** A replica, its event and its workload's evidence each; what is left of the 100 is for events that are told late. */
+const MAX_REPORTS_PER_COMMIT = 28;
 /** Events of replicas that flap, told late: beside the reports they fit into the rest. */
 const MAX_LATE_EVENTS = 15;
 
@@ -173,10 +174,16 @@ export function mergeReport(record: ReplicaRecord, report: ReplicaReport, wallTi
   if (report.lastExitCode !== undefined) next.lastExitCode = report.lastExitCode;
   if (isNewest) next.stopAfterUnconfirmed = false;
   if (report.lastEndReason !== '') next.lastEndReason = report.lastEndReason;
+  if (report.lastLines.length > 0 || hasFailedAgain(record, report)) next.lastLines = toLastLines(report.lastLines);
   const becameReady = ready && (!record.ready || record.containerId !== report.containerId);
   if (becameReady) next.readySince = timestampFromMs(wallTimeMs);
   else if (!ready) delete next.readySince;
   return next;
+}
+
+/** A container failed without a word; any other report without lines is of an agent that does not have them (any more). */
+function hasFailedAgain(record: ReplicaRecord, { restarts, phase }: ReplicaReport): boolean {
+  return restarts > record.restarts || (restarts === record.restarts && phase === Phase.FAILED);
 }
 
 function eventOf(

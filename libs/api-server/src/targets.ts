@@ -2,7 +2,7 @@ import { namespaceOf } from '@cloudless/api';
 import type { ReplicaRecord } from '@cloudless/api/store';
 import { CloudlessError, InvalidInputError } from '@cloudless/base';
 import { isLive, type ClusterView } from '@cloudless/cluster-state';
-import { found } from './workloads.js';
+import { found } from './workload-change.js';
 
 /** How a log or exec request names what it is about. */
 export interface TargetRequest {

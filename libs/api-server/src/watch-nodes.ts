@@ -27,7 +27,7 @@ export function nodeSource(
   };
   return {
     kind: 'node',
-    madeOf: ['node', 'replica'],
+    madeOf: ['node', 'replica', 'control'],
     keyOf: ({ id }) => id,
     find: (view, id) => view.node(id),
     all: (view) => view.nodes(),
@@ -54,13 +54,29 @@ export function nodeSource(
   };
 }
 
-/** Nodes show what their replicas hold. */
-function nodesTouchedBy(view: ClusterView, change: RecordChange | HistoricChange): readonly string[] {
+/** Nodes show what their replicas hold, and those that are drained what the workloads that are left wait for. */
+function nodesTouchedBy(view: ClusterView, change: RecordChange | HistoricChange): Iterable<string> {
   if (change.kind === 'node') return [change.id];
+  if (change.kind === 'control') return drainsThatHold(view, change.id);
   if (change.kind !== 'replica') return [];
   const before = 'before' in change ? (change.before as ReplicaRecord | undefined) : undefined;
   const after = change.after as ReplicaRecord | undefined;
+  const replica = after ?? before;
   // The history does not say where a deleted replica was.
-  if (before === undefined && after === undefined) return [...view.nodes()].map(({ value }) => value.id);
-  return [...new Set([before?.nodeId ?? '', after?.nodeId ?? ''])].filter((id) => id !== '');
+  if (replica === undefined) return [...view.nodes()].map(({ value }) => value.id);
+  const held = [before?.nodeId ?? '', after?.nodeId ?? ''].filter((id) => id !== '');
+  // A replacement that has got no node yet is what a drain waits for.
+  const wasWaiting = before === undefined || before.nodeId === '';
+  return new Set([...held, ...(wasWaiting ? drainsThatHold(view, replica.uid) : [])]);
+}
+
+/** The draining nodes on which replicas of a workload are left. */
+function* drainsThatHold(view: ClusterView, uid: string): Generator<string> {
+  for (const { value } of view.drainingNodes()) {
+    for (const replica of view.replicasOn(value.id)) {
+      if (replica.value.uid !== uid) continue;
+      yield value.id;
+      break;
+    }
+  }
 }

@@ -1,0 +1,91 @@
+import { create, type MessageInitShape } from '@bufbuild/protobuf';
+import { WorkloadPlanSchema, WorkloadPlan_Action as Action, type WorkloadPlan } from '@cloudless/api';
+import { planDifference } from './plan-difference.js';
+
+type Fields = MessageInitShape<typeof WorkloadPlanSchema>;
+
+const aPlan = (fields: Omit<Fields, '$typeName'> = {}): WorkloadPlan =>
+  create(WorkloadPlanSchema, {
+    namespace: 'default',
+    name: 'web',
+    action: Action.UPDATE,
+    generation: 4n,
+    changes: [{ path: 'args', before: '', after: '["x"]' }],
+    placements: [{ nodeId: 'n1', score: 0.5 }, { nodeId: 'n1' }, { nodeId: 'n2' }],
+    steps: [{ description: 'create 1 of version 2', ready: 3, live: 4 }],
+    lowestReady: 3,
+    minAvailable: 2,
+    highestLive: 4,
+    ...fields,
+  });
+
+describe('what differs first between two plans', () => {
+  it.each<{ name: string; now: readonly WorkloadPlan[]; says: string | undefined }>([
+    { name: 'nothing', now: [aPlan()], says: undefined },
+    {
+      name: 'scores, by which nobody decides',
+      now: [aPlan({ placements: ['n1', 'n2', 'n1'].map((nodeId) => ({ nodeId })) })],
+      says: undefined,
+    },
+    {
+      name: 'what is done',
+      now: [aPlan({ action: Action.CREATE })],
+      says: 'default/web: it was to be updated, it would be created now',
+    },
+    { name: 'the generation', now: [aPlan({ generation: 5n })], says: 'default/web: generation 4 was planned, it is 5 now' },
+    {
+      name: 'the spec it starts from',
+      now: [aPlan({ changes: [{ path: 'args', before: '["a"]', after: '["x"]' }] })],
+      says: 'default/web: the spec that it would be changed from is another one now',
+    },
+    {
+      name: 'a step',
+      now: [aPlan({ steps: [{ description: 'stop 1 of version 1', ready: 3, live: 4 }] })],
+      says: 'default/web: step 1 was "create 1 of version 2", it would be "stop 1 of version 1" now',
+    },
+    {
+      name: 'one step less',
+      now: [aPlan({ steps: [] })],
+      says: 'default/web: step 1 was "create 1 of version 2", it would be "nothing more" now',
+    },
+    {
+      name: 'what a step leaves',
+      now: [aPlan({ steps: [{ description: 'create 1 of version 2', ready: 3, live: 5 }] })],
+      says: 'default/web: step 1 was to leave 4 live, it would leave 5 now',
+    },
+    {
+      name: 'where replicas go',
+      now: [aPlan({ placements: [{ nodeId: 'n0' }, { nodeId: 'n1' }, { nodeId: 'n2' }] })],
+      says: 'default/web: 2 replicas were to go to n1, now 1',
+    },
+    {
+      name: 'a node more',
+      now: [aPlan({ placements: [...aPlan().placements, { nodeId: 'n3' }] })],
+      says: 'default/web: 0 replicas were to go to n3, now 1',
+    },
+    { name: 'a figure', now: [aPlan({ minAvailable: 3 })], says: 'default/web: min_available was planned as 2, it is 3 now' },
+    {
+      name: 'a reason',
+      now: [aPlan({ unplacedReason: 'full' })],
+      says: 'default/web: why they find no node was planned as nothing, it is full now',
+    },
+    { name: 'a warning', now: [aPlan({ warnings: ['w'] })], says: 'default/web: there is a new warning: w' },
+    {
+      name: 'another workload to move',
+      now: [aPlan({ name: 'api' }), aPlan()],
+      says: 'default/api: its replicas would have to be moved too now',
+    },
+    {
+      name: 'one more at the end',
+      now: [aPlan(), aPlan({ name: 'zoo' })],
+      says: 'default/zoo: its replicas would have to be moved too now',
+    },
+    { name: 'nothing to move', now: [], says: 'default/web: its replicas were to be moved, and there is nothing to move now' },
+  ])('$name', ({ now, says }) => {
+    expect(planDifference([aPlan()], now)).toBe(says);
+  });
+
+  it('a warning that has gone', () => {
+    expect(planDifference([aPlan({ warnings: ['w'] })], [aPlan()])).toBe('default/web: a warning has gone: w');
+  });
+});

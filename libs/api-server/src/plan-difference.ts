@@ -1,0 +1,104 @@
+import { WorkloadPlan_Action as Action, type WorkloadPlan } from '@cloudless/api';
+
+/**
+ * What differs first between what was planned and what would happen now, for people: `default/web: generation 4 was planned, it is
+ * 5 now`. Undefined when all that is shown is the same.
+ */
+export function planDifference(planned: readonly WorkloadPlan[], now: readonly WorkloadPlan[]): string | undefined {
+  for (let index = 0; index < Math.max(planned.length, now.length); index += 1) {
+    const [was, is] = [planned[index], now[index]];
+    if (was !== undefined && (is === undefined || nameOf(was) !== nameOf(is))) return missing(was, now) ?? added(is);
+    if (was === undefined) return added(is);
+    const difference = is === undefined ? undefined : differenceOf(was, is);
+    if (difference !== undefined) return `${nameOf(was)}: ${difference}`;
+  }
+  return undefined;
+}
+
+function missing(was: WorkloadPlan, now: readonly WorkloadPlan[]): string | undefined {
+  if (now.some((plan) => nameOf(plan) === nameOf(was))) return undefined;
+  return `${nameOf(was)}: its replicas were to be moved, and there is nothing to move now`;
+}
+
+function added(is: WorkloadPlan | undefined): string | undefined {
+  return is === undefined ? undefined : `${nameOf(is)}: its replicas would have to be moved too now`;
+}
+
+/** The cause before what comes of it. */
+function differenceOf(was: WorkloadPlan, is: WorkloadPlan): string | undefined {
+  if (was.action !== is.action) return `it was to be ${doneOf[was.action]}, it would be ${doneOf[is.action]} now`;
+  if (was.generation !== is.generation) return `generation ${was.generation} was planned, it is ${is.generation} now`;
+  const figure = FIGURES.map(([name, text]) => changed(text, was[name], is[name])).find((text) => text !== undefined);
+  return changesOf(was, is) ?? stepsOf(was, is) ?? placementsOf(was, is) ?? figure ?? warningsOf(was, is);
+}
+
+const doneOf: Readonly<Record<Action, string>> = {
+  [Action.NOTHING]: 'left as it is',
+  [Action.CREATE]: 'created',
+  [Action.UPDATE]: 'updated',
+  [Action.MOVE]: 'moved',
+};
+
+const FIGURES = [
+  ['unplaced', 'new replicas without a node'],
+  ['lowestReady', 'the fewest that are ready'],
+  ['minAvailable', 'min_available'],
+  ['highestLive', 'the most that live'],
+  ['totalSteps', 'the number of steps'],
+  ['unplacedReason', 'why they find no node'],
+] as const;
+
+function changed(what: string, was: string | number, is: string | number): string | undefined {
+  return was === is
+    ? undefined
+    : `${what} was planned as ${was === '' ? 'nothing' : was}, it is ${is === '' ? 'nothing' : is} now`;
+}
+
+function changesOf({ changes: was }: WorkloadPlan, { changes: is }: WorkloadPlan): string | undefined {
+  const same = was.length === is.length && was.every((one, index) => sameChange(one, is[index]));
+  return same ? undefined : 'the spec that it would be changed from is another one now';
+}
+
+function sameChange(a: WorkloadPlan['changes'][number], b: WorkloadPlan['changes'][number] | undefined): boolean {
+  return a.path === b?.path && a.before === b.before && a.after === b.after;
+}
+
+function placementsOf({ placements: was }: WorkloadPlan, { placements: is }: WorkloadPlan): string | undefined {
+  const [planned, now] = [was, is].map(countByNode);
+  const nodeIds = [...new Set([...(planned?.keys() ?? []), ...(now?.keys() ?? [])])].sort();
+  const differing = nodeIds.map((nodeId) => ({ nodeId, before: planned?.get(nodeId) ?? 0, after: now?.get(nodeId) ?? 0 }));
+  // A node that takes fewer is why another one takes more.
+  const one = differing.find(({ before, after }) => before > after) ?? differing.find(({ before, after }) => before < after);
+  if (one === undefined) return undefined;
+  return `${one.before} ${one.before === 1 ? 'replica was' : 'replicas were'} to go to ${one.nodeId}, now ${one.after}`;
+}
+
+function countByNode(placements: WorkloadPlan['placements']): ReadonlyMap<string, number> {
+  const counts = new Map<string, number>();
+  for (const { nodeId } of placements) counts.set(nodeId, (counts.get(nodeId) ?? 0) + 1);
+  return counts;
+}
+
+function stepsOf({ steps: was }: WorkloadPlan, { steps: is }: WorkloadPlan): string | undefined {
+  for (let index = 0; index < Math.max(was.length, is.length); index += 1) {
+    const [planned, now] = [was[index], is[index]];
+    const step = `step ${index + 1}`;
+    if (planned?.description !== now?.description) {
+      return `${step} was "${planned?.description ?? 'nothing more'}", it would be "${now?.description ?? 'nothing more'}" now`;
+    }
+    if (planned?.ready !== now?.ready) return `${step} was to leave ${planned?.ready} ready, it would leave ${now?.ready} now`;
+    if (planned?.live !== now?.live) return `${step} was to leave ${planned?.live} live, it would leave ${now?.live} now`;
+  }
+  return undefined;
+}
+
+function warningsOf({ warnings: was }: WorkloadPlan, { warnings: is }: WorkloadPlan): string | undefined {
+  const [gone] = was.filter((warning) => !is.includes(warning));
+  const [come] = is.filter((warning) => !was.includes(warning));
+  if (come !== undefined) return `there is a new warning: ${come}`;
+  return gone === undefined ? undefined : `a warning has gone: ${gone}`;
+}
+
+function nameOf({ namespace, name }: WorkloadPlan): string {
+  return `${namespace}/${name}`;
+}

@@ -1,0 +1,152 @@
+import { namespaceOf, type PlannedChange, type WorkloadPlan } from '@cloudless/api';
+import type { NodeRecord, WorkloadRecord } from '@cloudless/api/store';
+import { InvalidInputError, type Violation } from '@cloudless/base';
+import type { ClusterView, Stored, Transaction } from '@cloudless/cluster-state';
+import { drainedNode, type NodeChange } from './drains.js';
+import { foundNode, putNodeChange } from './nodes.js';
+import type { ApiServerDeps } from './ports.js';
+import { restartChange, undoChange } from './rollouts.js';
+import { applyChange, scaleChange } from './spec-changes.js';
+import { changesAnything, putWorkloadChange, type WorkloadChange } from './workload-change.js';
+
+/** A change that was checked as its own call checks it, and may be made. */
+export type CheckedChange =
+  | { readonly kind: 'workload'; readonly change: WorkloadChange }
+  /** @property change - Undefined: the node is being drained already. */
+  | { readonly kind: 'drain'; readonly current: Stored<NodeRecord>; readonly change: NodeChange | undefined };
+
+/** What the changes of a plan come to on one view of the state. */
+export interface WorkedOut {
+  readonly changes: readonly CheckedChange[];
+  /** With all of their steps. */
+  readonly plans: readonly WorkloadPlan[];
+}
+
+/** @throws kind `invalid` for a change that names nothing, has a request id, or is the second about a workload or node. */
+export function checkTogether(changes: readonly PlannedChange[]): void {
+  const takenBy = new Map<string, number>();
+  const violations = changes.flatMap(({ change }, index): readonly Violation[] => {
+    if (change.case === undefined)
+      return [{ field: `changes[${index}]`, message: 'names no change: give apply, scale, undo, restart or drain' }];
+    const field = `changes[${index}].${change.case}`;
+    const subject =
+      change.case === 'drain' ? `node ${change.value.nodeId}` : `workload ${namespaceOf(change.value)}/${change.value.name}`;
+    const earlier = takenBy.get(subject);
+    takenBy.set(subject, earlier ?? index);
+    const requestId = 'requestId' in change.value ? change.value.requestId : '';
+    return [
+      ...(requestId === ''
+        ? []
+        : [{ field: `${field}.request_id`, message: 'the changes of a plan are carried out together: give it to ExecutePlan' }]),
+      ...(earlier === undefined
+        ? []
+        : [{ field, message: `changes[${earlier}] is about the ${subject} too; a plan makes one change of each` }]),
+    ];
+  });
+  if (violations.length > 0) throw new InvalidInputError(violations);
+}
+
+type CheckDeps = Pick<ApiServerDeps, 'impossibleLimitsOf' | 'placements' | 'planning' | 'clock'>;
+
+/**
+ * Checks every change as its own call would, and works out what they would do, one after the other.
+ * @param madeAtMs - When the plan was made: a restart is of that time.
+ * @throws what the calls throw.
+ */
+export function workOut(deps: CheckDeps, view: ClusterView, changes: readonly PlannedChange[], madeAtMs: number): WorkedOut {
+  const checked = checkEach(changes, (planned) => checkedChange(deps, view, planned, madeAtMs));
+  const ahead = deps.planning.ahead();
+  const plans = checked.flatMap((one): readonly WorkloadPlan[] => {
+    if (one.kind === 'drain') return ahead.drain(one.change?.after ?? one.current.value);
+    const { namespace, name, current, spec } = one.change;
+    return [ahead.change({ namespace, name, current: current?.value, spec })];
+  });
+  return { changes: checked, plans };
+}
+
+/** Checks all before it says what is wrong with any. @throws kind `invalid` with the field of each problem, below its change. */
+function checkEach<Checked>(changes: readonly PlannedChange[], check: (planned: PlannedChange) => Checked): readonly Checked[] {
+  const violations: Violation[] = [];
+  const checked = changes.flatMap((planned, index) => {
+    try {
+      return [check(planned)];
+    } catch (reason) {
+      if (!(reason instanceof InvalidInputError)) throw reason;
+      const place = `changes[${index}].${planned.change.case ?? ''}`;
+      violations.push(...reason.violations.map(({ field, message }) => ({ field: `${place}.${field}`, message })));
+      return [];
+    }
+  });
+  if (violations.length > 0) throw new InvalidInputError(violations);
+  return checked;
+}
+
+function checkedChange(deps: CheckDeps, view: ClusterView, { change }: PlannedChange, madeAtMs: number): CheckedChange {
+  switch (change.case) {
+    case 'apply':
+      return { kind: 'workload', change: applyChange(deps, view, change.value) };
+    case 'scale':
+      return { kind: 'workload', change: scaleChange(view, change.value) };
+    case 'undo':
+      return { kind: 'workload', change: undoChange(view, change.value) };
+    case 'restart':
+      return { kind: 'workload', change: restartChange(view, change.value, madeAtMs) };
+    case 'drain': {
+      const current = foundNode(view, change.value.nodeId);
+      const held = deps.placements.allocatedOn(current.value.id).replicas;
+      return { kind: 'drain', current, change: drainedNode(current.value, change.value, { nowMs: deps.clock.wallTime(), held }) };
+    }
+    case undefined:
+      throw new InvalidInputError([{ field: 'changes', message: 'names no change' }]);
+  }
+}
+
+/** The records that a plan leaves when it is carried out. */
+export interface PutChanges {
+  readonly workloads: readonly WorkloadRecord[];
+  readonly nodes: readonly NodeRecord[];
+}
+
+/** Writes all changes of a plan as their own calls would write them. */
+export function putChanges(
+  deps: Pick<ApiServerDeps, 'clock' | 'random'>,
+  view: ClusterView,
+  transaction: Transaction,
+  changes: readonly CheckedChange[],
+  requestId: string,
+): PutChanges {
+  const workloads: WorkloadRecord[] = [];
+  const nodes: NodeRecord[] = [];
+  for (const one of changes) {
+    if (one.kind === 'drain') {
+      if (one.change !== undefined) putNodeChange(transaction, one.current, one.change, requestId);
+      nodes.push(one.change?.after ?? one.current.value);
+    } else if (changesAnything(one.change)) {
+      workloads.push(putWorkloadChange(deps, view, transaction, one.change, requestId));
+    }
+  }
+  return { workloads, nodes };
+}
+
+/** The store takes 100; the leadership, the plan and the request are still to come. */
+const MAX_COMPARES = 95;
+
+/**
+ * Makes a transaction hold only while what plans were made from is as it was read: each workload with its moves and the readiness of
+ * its replicas, and each node that a replica would go to. A drain of more than a transaction can compare goes without the last ones:
+ * what changes of them at the very same moment is not noticed.
+ */
+export function requireWhatWasRead(transaction: Transaction, view: ClusterView, plans: readonly WorkloadPlan[]): void {
+  const require = (kind: 'workload' | 'control' | 'evidence' | 'node', id: string, read: Stored<unknown> | undefined): void => {
+    if (transaction.compares().length < MAX_COMPARES) transaction.require(kind, id, read ?? 'absent');
+  };
+  const workloads = plans.flatMap(({ namespace, name }) => view.workloadByName(namespace, name) ?? []);
+  for (const workload of workloads) {
+    const { uid } = workload.value;
+    require('workload', uid, workload);
+    require('control', uid, view.control(uid));
+  }
+  const nodeIds = new Set(plans.flatMap(({ placements }) => placements.map(({ nodeId }) => nodeId)));
+  for (const nodeId of nodeIds) require('node', nodeId, view.node(nodeId));
+  for (const { value } of workloads) require('evidence', value.uid, view.evidence(value.uid));
+}

@@ -1,0 +1,161 @@
+import { create, clone, toBinary } from '@bufbuild/protobuf';
+import { timestampFromMs, timestampMs } from '@bufbuild/protobuf/wkt';
+import {
+  CoordinatorService,
+  ExecutePlanResponseSchema,
+  PlanSchema,
+  type CreatePlanRequest,
+  type ExecutePlanRequest,
+  type ExecutePlanResponse,
+  type GetPlanRequest,
+  type Plan,
+  type WorkloadPlan,
+} from '@cloudless/api';
+import { PlanRecordSchema, type PlanRecord } from '@cloudless/api/store';
+import { CloudlessError, randomHex } from '@cloudless/base';
+import type { ClusterView, Stored } from '@cloudless/cluster-state';
+import type { AuditLog } from './audit.js';
+import { withoutConflict } from './conflicts.js';
+import { nodePicture } from './node-picture.js';
+import { planDifference } from './plan-difference.js';
+import { checkSpecBytes, keptPlan, outcomeOf, plansToDrop } from './plan-size.js';
+import { checkTogether, putChanges, requireWhatWasRead, workOut, type WorkedOut } from './planned-changes.js';
+import type { ApiServerDeps } from './ports.js';
+import { mutate } from './requests.js';
+
+const ID_BYTES = 8;
+/** Until then a plan can be executed. */
+const PLAN_LIFE_MS = 3_600_000;
+/** Nobody else writes the same plan; the leadership may be busy for a moment. */
+const MAX_ATTEMPTS = 4;
+
+/** The plan calls of CoordinatorService. */
+export class PlanHandlers {
+  /** Sizes of records, which never change. */
+  private readonly bytesOf = new WeakMap<PlanRecord, number>();
+
+  constructor(private readonly deps: ApiServerDeps & { readonly audit: AuditLog }) {}
+
+  /** Works out what changes would do and keeps that; nothing of the cluster changes. */
+  createPlan = async (request: CreatePlanRequest): Promise<Plan> => {
+    const { state, clock, random, audit } = this.deps;
+    checkTogether(request.changes);
+    return withoutConflict(MAX_ATTEMPTS, async () => {
+      const view = state.view();
+      const nowMs = clock.wallTime();
+      const { plans, changes } = workOut(this.deps, view, request.changes, nowMs);
+      checkSpecBytes(changes.flatMap((one) => (one.kind === 'workload' ? [one.change.spec] : [])));
+      const plan = keptPlan(
+        create(PlanSchema, {
+          id: randomHex(random, ID_BYTES),
+          createdAt: timestampFromMs(nowMs),
+          expiresAt: timestampFromMs(nowMs + PLAN_LIFE_MS),
+          changes: request.changes,
+          workloads: [...plans],
+          revision: view.revision,
+        }),
+      );
+      const record = create(PlanRecordSchema, { plan, outcome: outcomeOf(plans) });
+      const transaction = state.transaction().require('plan', plan.id, 'absent').put('plan', plan.id, record);
+      for (const id of this.surplus(view, record)) transaction.delete('plan', id);
+      await audit.actOf(request).commit(transaction);
+      return plan;
+    });
+  };
+
+  getPlan = (request: GetPlanRequest): Plan => planOf(this.found(this.deps.state.view(), request.id).value);
+
+  /** Carries out a plan exactly as it was shown, or nothing of it. */
+  executePlan = (request: ExecutePlanRequest): Promise<ExecutePlanResponse> =>
+    mutate(this.deps, CoordinatorService.method.executePlan, request, (view) => {
+      const { pictures, state, tracer, clock } = this.deps;
+      const stored = this.found(view, request.id);
+      const plan = planOf(stored.value);
+      checkNotExecuted(plan);
+      const { changes, plans } = this.holding(view, plan, stored.value.outcome);
+      const transaction = state.transaction().require('plan', plan.id, stored);
+      const { workloads, nodes } = putChanges(this.deps, view, transaction, changes, request.requestId);
+      requireWhatWasRead(transaction, view, plans);
+      const executed = clone(PlanRecordSchema, stored.value);
+      planOf(executed).executedAt = timestampFromMs(clock.wallTime());
+      transaction.put('plan', plan.id, executed);
+      for (const { uid } of workloads) tracer?.mark(uid);
+      const result = create(ExecutePlanResponseSchema, {
+        workloads: workloads.map((record) => pictures.read(record, false)),
+        nodes: nodes.map((record) => nodePicture(this.deps, record)),
+      });
+      return { result, transaction };
+    });
+
+  /** Works the plan out anew. @throws kind `conflict` naming what is not as it was planned. */
+  private holding(view: ClusterView, plan: Plan, outcome: Uint8Array): WorkedOut {
+    let now: WorkedOut;
+    try {
+      now = workOut(this.deps, view, plan.changes, timeOf(plan.createdAt));
+    } catch (reason) {
+      if (!(reason instanceof CloudlessError) || reason.kind === 'internal') throw reason;
+      throw overtaken(plan, reason.message, reason);
+    }
+    if (Buffer.compare(outcomeOf(now.plans), outcome) === 0) return now;
+    throw overtaken(
+      plan,
+      planDifference(plan.workloads, cutLike(plan.workloads, now.plans)) ??
+        'what comes after the steps that were shown is different now',
+    );
+  }
+
+  /** @throws kind `notFound` for a plan that is not there, or has had its time. */
+  private found(view: ClusterView, id: string): Stored<PlanRecord> {
+    const stored = view.plan(id);
+    if (stored === undefined) {
+      throw new CloudlessError('notFound', `plan "${id}" not found: plans are kept for an hour; make a new plan`);
+    }
+    const expiresMs = timeOf(planOf(stored.value).expiresAt);
+    if (this.deps.clock.wallTime() < expiresMs) return stored;
+    throw new CloudlessError('notFound', `plan "${id}" expired at ${new Date(expiresMs).toISOString()}; make a new plan`);
+  }
+
+  /** The oldest plans that one more pushes out. */
+  private surplus(view: ClusterView, added: PlanRecord): readonly string[] {
+    const kept = [...view.plans()].map(([id, { value, revision }]) => ({ id, revision, bytes: this.sizeOf(value) }));
+    return plansToDrop(kept, this.sizeOf(added));
+  }
+
+  private sizeOf(record: PlanRecord): number {
+    const known = this.bytesOf.get(record) ?? toBinary(PlanRecordSchema, record).length;
+    this.bytesOf.set(record, known);
+    return known;
+  }
+}
+
+function planOf({ plan }: PlanRecord): Plan {
+  return plan ?? create(PlanSchema);
+}
+
+function checkNotExecuted({ id, executedAt }: Plan): void {
+  if (executedAt === undefined) return;
+  const when = new Date(timestampMs(executedAt)).toISOString();
+  throw new CloudlessError('precondition', `plan "${id}" was executed already, at ${when}; make a new plan`);
+}
+
+function overtaken({ id }: Plan, difference: string, cause?: unknown): CloudlessError {
+  return new CloudlessError('conflict', `plan "${id}" does not hold any more: ${difference}; make a new plan`, { cause });
+}
+
+/** What would be shown of a plan now, to be compared with what was shown then. */
+function cutLike(shown: readonly WorkloadPlan[], now: readonly WorkloadPlan[]): readonly WorkloadPlan[] {
+  return now.map((plan, index) => {
+    const was = shown[index];
+    if (was === undefined) return plan;
+    const cut = <Item>(items: Item[], there: number, total: number): Item[] => (there < total ? items.slice(0, there) : items);
+    return {
+      ...plan,
+      steps: cut(plan.steps, was.steps.length, was.totalSteps),
+      placements: cut(plan.placements, was.placements.length, was.totalPlacements),
+    };
+  });
+}
+
+function timeOf(time: Plan['createdAt']): number {
+  return time === undefined ? 0 : timestampMs(time);
+}

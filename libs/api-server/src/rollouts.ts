@@ -1,0 +1,219 @@
+import { clone, create } from '@bufbuild/protobuf';
+import type { DescMessage, DescMethodUnary, MessageShape } from '@bufbuild/protobuf';
+import { timestampFromMs } from '@bufbuild/protobuf/wkt';
+import {
+  CoordinatorService,
+  Event_Category as Category,
+  Event_Severity as Severity,
+  RolloutStatus_Phase as Phase,
+  WorkloadSpecSchema,
+  WorkloadVersionSchema,
+  type GetWorkloadVersionRequest,
+  type PauseRolloutRequest,
+  type PromoteRolloutRequest,
+  type RestartRolloutRequest,
+  type ResumeRolloutRequest,
+  type UndoRolloutRequest,
+  type Workload,
+  type WorkloadSchema,
+  type WorkloadSpec,
+  type WorkloadVersion,
+} from '@cloudless/api';
+import { ControlRecordSchema, type ControlRecord, type VersionRecord, type WorkloadRecord } from '@cloudless/api/store';
+import { CloudlessError } from '@cloudless/base';
+import { canonicalVersion, specOfVersion, type ClusterView, type Stored } from '@cloudless/cluster-state';
+import type { AuditLog } from './audit.js';
+import type { ApiServerDeps } from './ports.js';
+import { mutate, type Mutation } from './requests.js';
+import { changeWorkload, changeable, found, specOf, type WorkloadChange, type WorkloadNaming } from './workload-change.js';
+
+/** The rollout calls of CoordinatorService. */
+export class RolloutHandlers {
+  constructor(private readonly deps: ApiServerDeps & { readonly audit: AuditLog }) {}
+
+  pauseRollout = (request: PauseRolloutRequest): Promise<Workload> =>
+    this.steer(CoordinatorService.method.pauseRollout, request, (workload, control) => {
+      if (isPaused(workload, control)) return undefined;
+      demandUnderWay(workload, control, 'nothing to pause');
+      const failed = control.rollout?.version === workload.version && control.rolloutPhase === Phase.FAILED;
+      if (failed)
+        throw new CloudlessError(
+          'precondition',
+          `${naming(workload)}: ${failedText(control)}; it moves nothing any more: resume or undo it`,
+        );
+      return { change: { pausedVersion: workload.version }, reason: 'RolloutPauseRequested', verb: 'is to be paused' };
+    });
+
+  resumeRollout = (request: ResumeRolloutRequest): Promise<Workload> =>
+    this.steer(CoordinatorService.method.resumeRollout, request, (workload, control) => {
+      const failed = control.rollout?.version === workload.version && control.rolloutPhase === Phase.FAILED;
+      if (!failed && !isPaused(workload, control)) {
+        const hint = control.rollout?.waitsForPromotion === true ? 'it waits for a promotion: promote it' : 'nothing to resume';
+        throw new CloudlessError('precondition', `${naming(workload)}: its rollout is not paused; ${hint}`);
+      }
+      return {
+        change: { pausedVersion: 0, ...(failed ? { retry: true } : {}) },
+        reason: 'RolloutResumeRequested',
+        verb: failed ? 'is to be tried again' : 'is to go on',
+      };
+    });
+
+  promoteRollout = (request: PromoteRolloutRequest): Promise<Workload> =>
+    this.steer(CoordinatorService.method.promoteRollout, request, (workload, control) => {
+      const { rollout } = control;
+      if (rollout?.version !== workload.version || !rollout.waitsForPromotion) {
+        throw new CloudlessError('precondition', `${naming(workload)}: its rollout does not wait for a promotion${why(control)}`);
+      }
+      if (request.version !== 0 && request.version !== rollout.version) {
+        throw new CloudlessError(
+          'precondition',
+          `${naming(workload)}: version ${rollout.version} waits for a promotion, not version ${request.version}`,
+        );
+      }
+      if (rollout.promoted) return undefined;
+      return { change: { promoted: true }, reason: 'RolloutPromoted', verb: 'was promoted' };
+    });
+
+  undoRollout = (request: UndoRolloutRequest): Promise<Workload> =>
+    mutate(this.deps, CoordinatorService.method.undoRollout, request, (view) =>
+      changeWorkload(this.deps, view, undoChange(view, request), request.requestId),
+    );
+
+  restartRollout = (request: RestartRolloutRequest): Promise<Workload> =>
+    mutate(this.deps, CoordinatorService.method.restartRollout, request, (view) =>
+      changeWorkload(this.deps, view, restartChange(view, request, this.deps.clock.wallTime()), request.requestId),
+    );
+
+  getWorkloadVersion = (request: GetWorkloadVersionRequest): WorkloadVersion => {
+    const view = this.deps.state.view();
+    const { value } = found(view, request);
+    const kept = keptVersion(view, value, request.version);
+    const info = this.deps.pictures.read(value, true).status?.versions.find(({ version }) => version === request.version);
+    const template = kept.asWritten ?? kept.template;
+    return create(WorkloadVersionSchema, {
+      ...(info === undefined ? {} : { info }),
+      ...(template === undefined ? {} : { template }),
+    });
+  };
+
+  /** @param decide - What is to be changed in the rollout of the newest version; undefined: it is so already. */
+  private steer<Request extends DescMessage>(
+    method: DescMethodUnary<Request, typeof WorkloadSchema>,
+    request: MessageShape<Request> & WorkloadNaming & { readonly requestId: string },
+    decide: (workload: WorkloadRecord, control: ControlRecord) => Steering | undefined,
+  ): Promise<Workload> {
+    return mutate(this.deps, method, request, (view): Mutation<Workload> => {
+      const workload = changeable(view, request);
+      const { uid, namespace, name, version } = workload.value;
+      const control = controlOf(view, workload.value);
+      const steering = decide(workload.value, control.value);
+      const result = this.deps.pictures.read(workload.value, true);
+      if (steering === undefined) return { result };
+      const next = clone(ControlRecordSchema, control.value);
+      const { pausedVersion, ...rollout } = steering.change;
+      if (pausedVersion !== undefined) next.pausedVersion = pausedVersion;
+      // Why it waits is said anew by the next pass; until then it does not look paused any more.
+      if (pausedVersion === 0) next.rolloutReason = '';
+      if (next.rollout !== undefined) Object.assign(next.rollout, rollout);
+      const transaction = this.deps.state
+        .transaction()
+        .require('workload', uid, workload)
+        .require('control', uid, control)
+        .put('control', uid, next)
+        .event({
+          severity: Severity.INFO,
+          category: Category.ROLLOUT,
+          reason: steering.reason,
+          message: `the rollout of version ${version} of ${namespace}/${name} ${steering.verb}`,
+          namespace,
+          workload: name,
+          requestId: request.requestId,
+        });
+      return { result, transaction };
+    });
+  }
+}
+
+/** A change of a rollout, and how it is told. */
+interface Steering {
+  readonly change: { readonly pausedVersion?: number; readonly promoted?: boolean; readonly retry?: boolean };
+  readonly reason: string;
+  readonly verb: string;
+}
+
+/** What an undo comes to. @throws what `changeable` and `undoTarget` throw. */
+export function undoChange(view: ClusterView, request: UndoRolloutRequest): WorkloadChange {
+  const current = changeable(view, request);
+  const { namespace, name } = current.value;
+  const version = undoTarget(view, current.value, request.toVersion);
+  const spec = specOfVersion(specOf(current.value), version);
+  return { namespace, name, current, spec, reason: 'WorkloadUpdated', cause: `undo to version ${version.version}` };
+}
+
+/** What a restart comes to. @throws what `changeable` throws. */
+export function restartChange(view: ClusterView, request: RestartRolloutRequest, nowMs: number): WorkloadChange {
+  const current = changeable(view, request);
+  const { namespace, name } = current.value;
+  const spec = restartedSpec(specOf(current.value), nowMs);
+  return { namespace, name, current, spec, reason: 'WorkloadUpdated', cause: 'restart' };
+}
+
+/** The version an undo goes to. @throws kind `precondition` when there is none, `notFound` when the one asked for is not kept. */
+export function undoTarget(view: ClusterView, workload: WorkloadRecord, toVersion: number): VersionRecord {
+  const { uid, version } = workload;
+  const canonical = (number: number): number => canonicalVersion(view, uid, number);
+  if (toVersion !== 0) {
+    const target = keptVersion(view, workload, toVersion);
+    if (canonical(toVersion) !== canonical(version)) return target;
+    throw new CloudlessError('precondition', `${naming(workload)} has the template of version ${toVersion} already`);
+  }
+  // In the middle of a rollout what was there before it; else the newest version that was another one.
+  const active = view.control(uid)?.value.activeVersion ?? 0;
+  const former = view.versions(uid).findLast((kept) => kept.version < version && canonical(kept.version) !== canonical(version));
+  const target = active !== 0 && canonical(active) !== canonical(version) ? view.version(uid, active) : former;
+  if (target !== undefined) return target;
+  throw new CloudlessError('precondition', `${naming(workload)} has no earlier version to go back to`);
+}
+
+/** The spec that a restart brings about: a new template that differs in its time only. */
+export function restartedSpec(spec: WorkloadSpec, nowMs: number): WorkloadSpec {
+  return Object.assign(clone(WorkloadSpecSchema, spec), { restartedAt: timestampFromMs(nowMs) });
+}
+
+function keptVersion(view: ClusterView, workload: WorkloadRecord, version: number): VersionRecord {
+  const kept = view.version(workload.uid, version);
+  if (kept !== undefined) return kept;
+  const numbers = view.versions(workload.uid).map((known) => known.version);
+  throw new CloudlessError(
+    'notFound',
+    `${naming(workload)} has no version ${version}; the versions that are kept are ${numbers.join(', ')}`,
+  );
+}
+
+function controlOf(view: ClusterView, workload: WorkloadRecord): Stored<ControlRecord> {
+  const control = view.control(workload.uid);
+  if (control === undefined) throw new CloudlessError('internal', `${naming(workload)} has no control record`);
+  return control;
+}
+
+function isPaused({ version }: WorkloadRecord, { pausedVersion }: ControlRecord): boolean {
+  return pausedVersion === version;
+}
+
+function demandUnderWay(workload: WorkloadRecord, control: ControlRecord, otherwise: string): void {
+  const settled = control.rolloutPhase === Phase.COMPLETED || control.rolloutPhase === Phase.ROLLED_BACK;
+  if (control.rollout?.version !== workload.version || !settled) return;
+  throw new CloudlessError('precondition', `${naming(workload)}: version ${workload.version} is rolled out; ${otherwise}`);
+}
+
+function why({ rolloutPhase, rolloutReason }: ControlRecord): string {
+  return `: it is ${Phase[rolloutPhase]}${rolloutReason === '' ? '' : `, ${rolloutReason}`}`;
+}
+
+function failedText({ rolloutReason }: ControlRecord): string {
+  return `its rollout has failed: ${rolloutReason}`;
+}
+
+function naming({ namespace, name }: Pick<WorkloadRecord, 'namespace' | 'name'>): string {
+  return `workload "${namespace}/${name}"`;
+}
