@@ -1,7 +1,7 @@
 import { describe, expect, it } from '@jest/globals';
 import { InvalidInputError } from '@cloudless/base';
 import { Taint_Effect } from '@cloudless/api';
-import { defaultDataDir, defaultName, parseAgentConfig } from './config.js';
+import { defaultDataDir, defaultName, defaultStartConcurrency, parseAgentConfig } from './config.js';
 
 const parse = (values: Record<string, unknown>) => parseAgentConfig([{ source: 'test', values }], { HOME: '/home/a' });
 
@@ -28,6 +28,7 @@ describe('parseAgentConfig', () => {
       label: {},
       taint: [],
       maxReplicas: 110,
+      startConcurrency: defaultStartConcurrency(),
       reserveCpu: 0,
       reserveMemory: 0,
       portRange: { from: 20_000, to: 29_999 },
@@ -37,6 +38,12 @@ describe('parseAgentConfig', () => {
       opsListen: undefined,
       otlpEndpoint: undefined,
     });
+  });
+
+  it('starts twice as many containers at a time as there are processors, and at least 4', () => {
+    expect([1, 2, 3, 64].map(defaultStartConcurrency)).toEqual([4, 4, 6, 128]);
+    expect(parse({ name: 'a1', startConcurrency: '7' }).startConcurrency).toBe(7);
+    expect(problemsOf({ startConcurrency: '0' })).toEqual([expect.stringContaining('startConcurrency: ')]);
   });
 
   it('lets later layers win', () => {

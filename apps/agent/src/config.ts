@@ -1,4 +1,4 @@
-import { hostname } from 'node:os';
+import { availableParallelism, hostname } from 'node:os';
 import { join, resolve } from 'node:path';
 import {
   InvalidInputError,
@@ -37,6 +37,8 @@ export interface AgentConfig {
   readonly label: Readonly<Record<string, string>>;
   readonly taint: readonly AgentTaint[];
   readonly maxReplicas: number;
+  /** Containers that are being started at a time. */
+  readonly startConcurrency: number;
   /** Kept for the system: thousandths of a core, and bytes. */
   readonly reserveCpu: number;
   readonly reserveMemory: number;
@@ -59,6 +61,11 @@ export function defaultName(host: string = hostname()): string {
     .replace(/^-+|-+$/g, '')
     .slice(0, 63);
   return label === '' ? 'node' : label;
+}
+
+/** A start is mostly work of the processor: enough to use all of it, and at least 4. */
+export function defaultStartConcurrency(cpus: number = availableParallelism()): number {
+  return Math.max(4, 2 * cpus);
 }
 
 /**
@@ -94,6 +101,7 @@ export function parseAgentConfig(
       label: { fallback: {}, parse: parseLabels },
       taint: { fallback: [], parse: parseTaints },
       maxReplicas: wholeNumberField(110, 0, 100_000),
+      startConcurrency: wholeNumberField(defaultStartConcurrency(), 1, 10_000),
       reserveCpu: { fallback: 0, parse: parseCpu },
       reserveMemory: { fallback: 0, parse: parseMemory },
       portRange: { fallback: { from: 20_000, to: 29_999 }, parse: parsePortRange },

@@ -18,6 +18,7 @@ const replica: StoredReplica = {
     failures: 1,
     lastExitCode: -1,
     lastEndReason: 'liveness probe: HTTP 500 from /livez, 3 of 3 failed (exit code 0)',
+    lastLines: ['Error: no such table', '  at query'],
     killing: 'liveness probe: HTTP 500 from /livez, 3 of 3 failed',
     containerId: 'c',
     containerEnded: false,

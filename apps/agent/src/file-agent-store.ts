@@ -136,6 +136,7 @@ function toReplica(raw: Raw): StoredReplica {
       ready: got['ready'] === true,
       ...(got['lastExitCode'] === undefined ? {} : { lastExitCode: numberOf(got, 'lastExitCode') }),
       ...(got['lastEndReason'] === undefined ? {} : { lastEndReason: textOf(got, 'lastEndReason') }),
+      ...(got['lastLines'] === undefined ? {} : { lastLines: textsOf(got, 'lastLines') }),
       ...(got['killing'] === undefined ? {} : { killing: textOf(got, 'killing') }),
       ...(got['containerId'] === undefined ? {} : { containerId: textOf(got, 'containerId') }),
     },
@@ -146,6 +147,12 @@ function textOf(raw: Raw, key: string): string {
   const value = raw[key];
   if (typeof value !== 'string') throw new Error(`${key} is no text`);
   return value;
+}
+
+function textsOf(raw: Raw, key: string): readonly string[] {
+  const value = raw[key];
+  if (!Array.isArray(value) || value.some((item) => typeof item !== 'string')) throw new Error(`${key} is no list of texts`);
+  return value as readonly string[];
 }
 
 function bytesOf(raw: Raw, key: string): Uint8Array {

@@ -19,6 +19,10 @@ const flags: Readonly<Record<keyof AgentConfig, readonly [string, string]>> = {
   label: ['--label <key=value...>', 'label of the node'],
   taint: ['--taint <key=value:EFFECT...>', 'keeps off what does not tolerate it: NO_SCHEDULE, PREFER_NO_SCHEDULE, NO_EXECUTE'],
   maxReplicas: ['--max-replicas <count>', 'most replicas at a time (default 110)'],
+  startConcurrency: [
+    '--start-concurrency <count>',
+    'containers being started at a time (default twice the processors, at least 4)',
+  ],
   reserveCpu: ['--reserve-cpu <cores>', 'kept for the system: 0.5 or 500m (default 0)'],
   reserveMemory: ['--reserve-memory <amount>', 'kept for the system: 512Mi (default 0)'],
   portRange: ['--port-range <from-to>', 'ports given to workloads (default 20000-29999)'],

@@ -91,6 +91,7 @@ export async function runAgent(
       clock: systemClock,
       random: systemRandom,
       log,
+      startConcurrency: config.startConcurrency,
       resetCommand: `cloudless-agent reset --data-dir ${config.dataDir}`,
     }));
     undo.push(() => agent.stop({ stopWorkloads: config.stopWorkloadsOnExit }));

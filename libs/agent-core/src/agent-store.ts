@@ -34,6 +34,8 @@ export interface StoredProgress {
   readonly lastExitCode?: number;
   /** Why the last container ended. */
   readonly lastEndReason?: string;
+  /** What the last container that failed wrote last. */
+  readonly lastLines?: readonly string[];
   /** The newest container, whether its end has been acted upon, and whether it was ready. */
   readonly containerId?: string;
   readonly containerEnded: boolean;

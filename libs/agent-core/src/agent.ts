@@ -51,6 +51,8 @@ export interface AgentOptions {
   readonly log: Log;
   /** What an operator runs to make this agent forget its cluster. */
   readonly resetCommand: string;
+  /** How many containers are being started at a time at most; 1 or more. Default 4. Stops never wait. */
+  readonly startConcurrency?: number;
   /** Default: nothing is measured. */
   readonly meter?: Meter;
 }
@@ -169,7 +171,7 @@ export class Agent {
         const expected = this.replicas.expected();
         containers = await runtime.list();
         if (restored) this.replicas.compare(expected, containers);
-        else this.replicas.restore(stored, containers);
+        else await this.replicas.restore(stored, containers, round.signal);
         restored = true;
         failures = 0;
         onRestored();

@@ -31,6 +31,10 @@ const probed = async (world: AgentWorld): Promise<void> => {
   world.coordinator.order(aStartOrder({ replicaId: 'web-3', spec: { ports, readinessProbe } }));
   await world.clock.advance(2_000);
 };
+const manyStarts = (world: AgentWorld): void => {
+  world.runtime.start = () => new Promise(() => undefined);
+  for (let number = 2; number <= 10; number += 1) world.coordinator.order(aStartOrder({ replicaId: `web-${number}` }));
+};
 const dropped = async (world: AgentWorld): Promise<void> => {
   world.coordinator.drop();
   await world.clock.advance(2_000);
@@ -68,6 +72,7 @@ const rows: readonly Row[] = [
   },
   { metric: 'cloudless_agent_probe_requests_total', labels: { protocol: 'http', answered: 'true' }, act: probed },
   { metric: 'cloudless_agent_probe_duration_seconds', act: probed },
+  { metric: 'cloudless_agent_starts_waiting', act: manyStarts },
   { metric: 'cloudless_agent_dials_total', labels: { result: 'ok' }, act: dropped },
   { metric: 'cloudless_agent_sessions_total', act: dropped },
 ];

@@ -9,7 +9,7 @@ import {
 } from './index.js';
 import { aSpec } from './testing/index.js';
 
-type Init = MessageInitShape<typeof WorkloadSpecSchema>;
+type Init = Exclude<MessageInitShape<typeof WorkloadSpecSchema>, { readonly $typeName: string }>;
 const global: Init = { command: ['a'], mode: Mode.GLOBAL };
 
 describe('a spec in mode GLOBAL', () => {

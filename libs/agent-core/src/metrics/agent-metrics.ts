@@ -42,7 +42,7 @@ export function showAgent(
   agent: {
     readonly connected: () => boolean;
     readonly tunnels: () => number;
-    readonly replicas: Pick<NodeReplicas, 'listen' | 'reportOf' | 'reports'>;
+    readonly replicas: Pick<NodeReplicas, 'listen' | 'reportOf' | 'reports' | 'startsWaiting'>;
   },
 ): () => void {
   const connected = meter.gauge({
@@ -54,6 +54,10 @@ export function showAgent(
     name: 'cloudless_agent_replicas',
     help: 'Replicas on this node, by whether they are ready.',
     labels: ['ready'],
+  });
+  const waiting = meter.gauge({
+    name: 'cloudless_agent_starts_waiting',
+    help: 'Replicas that wait for their turn to be started, as so many others are being started.',
   });
   const restarts = meter.counter({
     name: 'cloudless_agent_replica_restarts_total',
@@ -76,6 +80,7 @@ export function showAgent(
     tunnels.set(agent.tunnels());
     const reports = [...agent.replicas.reports()];
     const ready = reports.filter((report) => report.ready).length;
+    waiting.set(agent.replicas.startsWaiting);
     held.set(ready, { ready: 'true' });
     held.set(reports.length - ready, { ready: 'false' });
   });

@@ -1,5 +1,5 @@
 import { create, fromBinary } from '@bufbuild/protobuf';
-import { errorFields } from '@cloudless/base';
+import { errorFields, type StopSignal } from '@cloudless/base';
 import {
   OrderRefusedSchema,
   OrderSchema,
@@ -13,11 +13,13 @@ import type { ContainerEvent, ContainerStatus } from '@cloudless/runtime';
 import type { StoredReplica } from '../agent-store.js';
 import type { IdentityKeeper } from '../identity-keeper.js';
 import { fromContainerLabels, type ContainerOwner } from './container-labels.js';
+import { readLastLines } from './last-lines.js';
 import { toReplicaPlan } from './replica-plan.js';
 import { ReplicaRunner, type ReplicaRunnerDeps } from './replica-runner.js';
 import { isEnded, newReplica } from './replica-state.js';
-import { restoreOrphan, restoreReplica } from './restore-replica.js';
+import { failedMeanwhile, restoreOrphan, restoreReplica } from './restore-replica.js';
 import { keptStopOf } from './stored-orders.js';
+import { StartQueue } from './start-queue.js';
 import { toReplicaReport } from './to-replica-report.js';
 
 /** Hears of everything that the coordinator should be told. */
@@ -30,9 +32,14 @@ export interface ReplicaListener {
 }
 
 /** Needs of {@link NodeReplicas}. */
-export type NodeReplicasOptions = Omit<ReplicaRunnerDeps, 'onChanged' | 'onForgotten' | 'clusterId'> & {
+export type NodeReplicasOptions = Omit<ReplicaRunnerDeps, 'onChanged' | 'onForgotten' | 'clusterId' | 'starts'> & {
   readonly identity: IdentityKeeper;
+  /** See `AgentOptions`. */
+  readonly startConcurrency?: number;
 };
+
+/** Enough to keep a small machine busy with starting. */
+const DEFAULT_START_CONCURRENCY = 4;
 
 /** As ids are made by coordinators: refuses what could not be a file name or a label. */
 const REPLICA_ID = /^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$/;
@@ -41,11 +48,14 @@ const REPLICA_ID = /^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$/;
 export class NodeReplicas {
   private readonly runners = new Map<string, ReplicaRunner>();
   private readonly listeners = new Set<ReplicaListener>();
+  private readonly starts: StartQueue;
   private readonly deps: ReplicaRunnerDeps;
 
   constructor(private readonly options: NodeReplicasOptions) {
+    this.starts = new StartQueue(options.startConcurrency ?? DEFAULT_START_CONCURRENCY, options.clock);
     this.deps = {
       ...options,
+      starts: this.starts,
       clusterId: () => options.identity.clusterId,
       onChanged: (replicaId) => this.tell((listener) => listener.changed(replicaId)),
       onForgotten: (replicaId) => this.forgotten(replicaId),
@@ -54,14 +64,16 @@ export class NodeReplicas {
 
   /**
    * Takes up what an earlier agent left: its orders, and the containers that the runtime has.
+   * @param signal - Gives up reading what they wrote.
    * @throws kind `internal` when a kept order cannot be read.
    */
-  restore(stored: readonly StoredReplica[], containers: readonly ContainerStatus[]): void {
+  async restore(stored: readonly StoredReplica[], containers: readonly ContainerStatus[], signal: StopSignal): Promise<void> {
     const byReplica = new Map<string, ContainerStatus[]>();
     for (const status of containers) {
       const owner = this.ownerOf(status);
       if (owner !== undefined) byReplica.set(owner.replicaId, [...(byReplica.get(owner.replicaId) ?? []), status]);
     }
+    const lastLines = await this.linesOfFailed(stored, byReplica, signal);
     for (const replica of stored) {
       const plan = replica.start === undefined ? undefined : toReplicaPlan(fromBinary(OrderSchema, replica.start));
       const end = replica.end === undefined ? undefined : keptStopOf(replica.end, plan);
@@ -72,6 +84,7 @@ export class NodeReplicas {
         forget: end?.forget ?? false,
         containers: byReplica.get(replica.replicaId) ?? [],
         bootId: this.options.bootId,
+        lastLines: lastLines.get(replica.replicaId) ?? [],
       });
       byReplica.delete(replica.replicaId);
       const runner = new ReplicaRunner(this.deps, state, replica);
@@ -169,6 +182,11 @@ export class NodeReplicas {
     }
   }
 
+  /** How many replicas wait for their turn to be started. */
+  get startsWaiting(): number {
+    return this.starts.size;
+  }
+
   find(replicaId: string): ReplicaRunner | undefined {
     return this.runners.get(replicaId);
   }
@@ -222,6 +240,20 @@ export class NodeReplicas {
         }
       }),
     );
+  }
+
+  /** What those containers wrote last that have failed while no agent saw it, by replica. */
+  private async linesOfFailed(
+    stored: readonly StoredReplica[],
+    byReplica: ReadonlyMap<string, readonly ContainerStatus[]>,
+    signal: StopSignal,
+  ): Promise<ReadonlyMap<string, readonly string[]>> {
+    const read = stored.map(async (replica) => {
+      const containerId = failedMeanwhile({ stored: replica, containers: byReplica.get(replica.replicaId) ?? [] });
+      const lines = containerId === undefined ? [] : await readLastLines(containerId, this.options, signal);
+      return [replica.replicaId, lines] as const;
+    });
+    return new Map(await Promise.all(read));
   }
 
   private refuse(order: Order, reason: string): void {

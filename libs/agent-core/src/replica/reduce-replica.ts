@@ -1,7 +1,7 @@
 import { assertNever, type ContainerId } from '@cloudless/base';
 import { DEFAULTS } from '@cloudless/api';
 import type { ReplicaPlan } from './replica-plan.js';
-import { decideRestart, formatDelay, type Ending } from './restart-decision.js';
+import { decideRestart, formatDelay, isFailure, type Ending } from './restart-decision.js';
 import {
   isEnded,
   type ContainerExit,
@@ -18,6 +18,8 @@ import {
 export const KEPT_CONTAINERS = 2;
 /** Why an exclusive replica does not run. */
 const OUT_OF_CONTACT = 'exclusive: not started until a coordinator, which was not heard for too long, says so';
+/** Why a replica that was ordered to start does not yet. */
+const WAITS_FOR_TURN = 'waits until fewer containers are being started on this node';
 /** When the runtime cannot be asked, it is asked again after this. */
 export const RUNTIME_RETRY_MS = 500;
 
@@ -35,6 +37,9 @@ export function reduceReplica(state: ReplicaState, event: ReplicaEvent): Reduced
       return onForgetOrdered({ ...state, heldRevision: event.revision, forget: true });
     case 'startDue':
       return onStartDue(state, event.newContainerId);
+    case 'startQueued':
+      if (state.activity.kind !== 'starting' || state.activity.containerId !== event.containerId) return same(state);
+      return same(state.reason === '' ? { ...state, reason: WAITS_FOR_TURN } : state); // why it is started again says more
     case 'started':
       return onStarted(state, event);
     case 'startFailed':
@@ -206,7 +211,18 @@ function onStartFailed(state: ReplicaState, event: Extract<ReplicaEvent, { kind:
       effects: [{ kind: 'startAfter', delayMs: RUNTIME_RETRY_MS }],
     };
   }
-  return ended(state, { kind: 'notStarted', reason: event.reason });
+  const { reason, lastLines = [] } = event;
+  return ended(state, { kind: 'notStarted', reason, lastLines });
+}
+
+/**
+ * Whether this end of a container is a failure of it, so that what it wrote last is worth knowing: one that nobody had ordered, and
+ * that shows in its exit code or was brought about by a probe.
+ */
+export function hasFailed({ activity, stop }: Pick<ReplicaState, 'activity' | 'stop'>, exit: ContainerExit): boolean {
+  if (stop !== undefined || exit.leaseEnded === true) return false;
+  if (!('containerId' in activity) || activity.containerId !== exit.containerId) return false;
+  return exit.exitCode !== 0 || activity.kind === 'killing';
 }
 
 function onExited(state: ReplicaState, exit: ContainerExit): Reduced {
@@ -241,7 +257,10 @@ function onOutOfContact(state: ReplicaState, containerId: ContainerId): Reduced 
 }
 
 /** The container has ended, or there was none: by the stop that was ordered, or else as the restart policy says. */
-function ended(state: ReplicaState, ending: Ending & Partial<Pick<ContainerExit, 'containerId' | 'gone'>>): Reduced {
+function ended(
+  state: ReplicaState,
+  ending: Ending & Partial<Pick<ContainerExit, 'containerId' | 'gone' | 'lastLines'>>,
+): Reduced {
   const seen = ending.kind === 'exited' && ending.gone !== true;
   const kept = seen && ending.containerId !== undefined ? keepEnded(state, ending.containerId) : same(state);
   const after: ReplicaState = {
@@ -249,6 +268,7 @@ function ended(state: ReplicaState, ending: Ending & Partial<Pick<ContainerExit,
     ready: false,
     ...(seen ? { lastExitCode: ending.exitCode, phase: laterOf(state.phase, 'running') } : {}),
     ...(ending.kind === 'exited' ? { lastEndReason: ending.reason } : {}),
+    ...(state.stop === undefined && isFailure(ending) ? { lastLines: ending.lastLines ?? [] } : {}),
   };
   const next = afterEnd(after, ending);
   return { state: next.state, effects: [...kept.effects, ...next.effects] };

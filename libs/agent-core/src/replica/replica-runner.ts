@@ -20,11 +20,13 @@ import type { ProbeClients } from '../probes/check-container.js';
 import { probeContainer, type ProbeListener } from '../probes/probe-container.js';
 import { SerialQueue } from '../serial-queue.js';
 import { awaitReady, type TcpConnect } from './await-ready.js';
+import { readLastLines } from './last-lines.js';
 import type { ReplicaPlan } from './replica-plan.js';
-import { reduceReplica, RUNTIME_RETRY_MS } from './reduce-replica.js';
+import { hasFailed, reduceReplica, RUNTIME_RETRY_MS } from './reduce-replica.js';
 import { isUncertain, removeContainers, startContainer } from './replica-containers.js';
 import {
   isEnded,
+  type ContainerExit,
   type CurrentContainer,
   type Reduced,
   type ReplicaEffect,
@@ -32,6 +34,7 @@ import {
   type ReplicaState,
 } from './replica-state.js';
 import { lostExit, toContainerExit } from './restore-replica.js';
+import type { StartQueue, StartTurn } from './start-queue.js';
 import { toOrderEvent, toStoredProgress, toStoredReplica, withOrder, type ReplicaOrders } from './stored-orders.js';
 
 /** What a runner works with. */
@@ -46,6 +49,8 @@ export interface ReplicaRunnerDeps {
   readonly log: Log;
   readonly connect: TcpConnect;
   readonly probeClients: ProbeClients;
+  /** Shared by all replicas of the node. */
+  readonly starts: StartQueue;
   /** What exclusive replicas live by. */
   readonly contact: Contact;
   /** Told after every change that a report shows. */
@@ -76,6 +81,12 @@ export class ReplicaRunner {
   private readiness: AbortController | undefined;
   private probing: AbortController | undefined;
   private readonly closing = new AbortController();
+  /** Of the newest start. */
+  private turn: StartTurn | undefined;
+  /** The newest container that the runtime was asked to start. */
+  private tried: ContainerId | undefined;
+  /** The container that has failed and whose last lines are being read. */
+  private readingLines: ContainerId | undefined;
   /** Start of the newest container on the monotonic clock. */
   private startedAt: { readonly id: ContainerId; readonly at: number } | undefined;
   /** Which stop_after the lease of the newest container was made from. */
@@ -154,7 +165,7 @@ export class ReplicaRunner {
   /** The runtime says that a container of this replica has ended. */
   exited(status: ContainerStatus): void {
     const known = this.startedAt?.id === status.containerId ? this.deps.clock.now() - this.startedAt.at : 0;
-    this.apply({ kind: 'exited', exit: toContainerExit(status, known) });
+    void this.ended(toContainerExit(status, known));
   }
 
   /** The runtime says that a container of this replica runs. */
@@ -167,6 +178,17 @@ export class ReplicaRunner {
   /** The runtime does not have the container that should run. */
   lost(containerId: ContainerId): void {
     this.apply({ kind: 'exited', exit: lostExit(containerId) });
+  }
+
+  /** What a container that has failed wrote last goes into the same report as its end. */
+  private async ended(exit: ContainerExit): Promise<void> {
+    if (!hasFailed(this.state, exit)) return this.apply({ kind: 'exited', exit });
+    if (this.readingLines === exit.containerId) return; // heard before
+    this.readingLines = exit.containerId;
+    this.readiness?.abort(); // what they say of it now is no news
+    this.probing?.abort();
+    const lastLines = await readLastLines(exit.containerId, this.deps, this.closing.signal);
+    this.apply({ kind: 'exited', exit: { ...exit, lastLines } });
   }
 
   /** Does nothing more. Resolves when what was being written is on disk. */
@@ -187,6 +209,7 @@ export class ReplicaRunner {
     this.logChange(before, event);
     this.dropStale();
     for (const effect of reduced.effects) this.perform(effect);
+    this.leaveQueue();
     this.saveProgressSoon();
     this.deps.onChanged(this.state.replicaId);
   }
@@ -203,7 +226,7 @@ export class ReplicaRunner {
   private perform(effect: ReplicaEffect): void {
     switch (effect.kind) {
       case 'start':
-        void this.start(effect.containerId);
+        this.startInTurn(effect.containerId);
         return;
       case 'startAfter':
         this.after(effect.delayMs, () => this.apply({ kind: 'startDue', newContainerId: this.newContainerId() }));
@@ -300,11 +323,27 @@ export class ReplicaRunner {
     return this.leased?.id === containerId ? this.leased.stopAfterMs : this.state.plan?.stopAfterMs;
   }
 
+  private startInTurn(containerId: ContainerId): void {
+    this.turn = this.deps.starts.add(this.state.restarts > 0 ? 'restart' : 'first', () => this.start(containerId));
+    if (this.turn.waits) this.apply({ kind: 'startQueued', containerId });
+  }
+
+  /** A start that waits for its turn is not wanted any more once the replica is to stop. */
+  private leaveQueue(): void {
+    const { activity, stop } = this.state;
+    if (stop === undefined || activity.kind !== 'starting' || this.turn?.leave() !== true) return;
+    const { containerId } = activity;
+    // An earlier try with this id may have started it all the same.
+    this.apply({ kind: 'startFailed', containerId, reason: 'stopped before its turn', uncertain: this.tried === containerId });
+  }
+
   private async start(containerId: ContainerId): Promise<void> {
+    if (this.isOver) return;
     const lease = this.exclusiveLease();
     if (lease !== undefined && lease.leaseMs <= 0) return this.apply({ kind: 'outOfContact', containerId });
     // Tried again with the same id, it may run as the first try had it.
     if (this.leased?.id !== containerId) this.leased = { id: containerId, stopAfterMs: this.state.plan?.stopAfterMs };
+    this.tried = containerId;
     try {
       const containerPlan = { containerId, restarts: this.state.restarts, ...(lease === undefined ? {} : { lease }) };
       const status = await startContainer(this.startOrder, containerPlan, this.deps);
@@ -312,7 +351,9 @@ export class ReplicaRunner {
       if (status.phase === 'exited') this.exited(status);
     } catch (reason) {
       this.log.warn('container not started', { containerId, ...errorFields(reason) });
-      this.apply({ kind: 'startFailed', containerId, reason: errorMessageOf(reason), uncertain: isUncertain(reason) });
+      const uncertain = isUncertain(reason);
+      const lastLines = uncertain ? [] : await readLastLines(containerId, this.deps, this.closing.signal);
+      this.apply({ kind: 'startFailed', containerId, reason: errorMessageOf(reason), uncertain, lastLines });
     }
   }
 

@@ -56,6 +56,8 @@ export interface ContainerExit {
   readonly gone?: boolean;
   /** The runtime ended it, as the coordinator was not heard for too long: it is started again only when told to. */
   readonly leaseEnded?: boolean;
+  /** What it wrote last, when it has failed. */
+  readonly lastLines?: readonly string[];
 }
 
 /** The newest container that ran. */
@@ -89,6 +91,8 @@ export interface ReplicaState {
   readonly lastExitCode?: number;
   /** Why the last container ended. */
   readonly lastEndReason?: string;
+  /** What the last container that failed wrote last; empty when none has, or when it wrote nothing. */
+  readonly lastLines: readonly string[];
   readonly container?: CurrentContainer;
   /** Ended containers that are kept for their logs, oldest first. */
   readonly ended: readonly ContainerId[];
@@ -105,9 +109,17 @@ export type ReplicaEvent =
   | { readonly kind: 'forgetOrdered'; readonly revision: bigint }
   /** The back-off has passed. */
   | { readonly kind: 'startDue'; readonly newContainerId: ContainerId }
+  /** Others are being started, and it waits for its turn. */
+  | { readonly kind: 'startQueued'; readonly containerId: ContainerId }
   | { readonly kind: 'started'; readonly status: ContainerStatus }
   /** `uncertain`: the runtime could not be asked, so it may have started or not. */
-  | { readonly kind: 'startFailed'; readonly containerId: ContainerId; readonly reason: string; readonly uncertain: boolean }
+  | {
+      readonly kind: 'startFailed';
+      readonly containerId: ContainerId;
+      readonly reason: string;
+      readonly uncertain: boolean;
+      readonly lastLines?: readonly string[];
+    }
   | { readonly kind: 'exited'; readonly exit: ContainerExit }
   /** It was about to be started, but the coordinator was not heard for so long that it may have been replaced. */
   | { readonly kind: 'outOfContact'; readonly containerId: ContainerId }
@@ -153,6 +165,7 @@ export function newReplica(replicaId: string, workloadUid: string): ReplicaState
     reason: '',
     restarts: 0,
     failures: 0,
+    lastLines: [],
     ended: [],
     forget: false,
   };

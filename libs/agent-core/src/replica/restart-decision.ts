@@ -25,6 +25,11 @@ export type Ending =
     }
   | { readonly kind: 'notStarted'; readonly reason: string };
 
+/** Whether it is one that a policy for failures speaks of. */
+export function isFailure(ending: Ending): boolean {
+  return ending.kind === 'notStarted' || ending.exitCode !== 0 || ending.unhealthy === true;
+}
+
 /**
  * Decides by the restart policy.
  * @param failures - Ends and failed starts in a row before this one. The count, and with it the retries spent, begins anew after
@@ -36,8 +41,7 @@ export function decideRestart(
   failures: number,
 ): RestartDecision {
   const { reason } = ending;
-  const succeeded = ending.kind === 'exited' && ending.exitCode === 0 && ending.unhealthy !== true;
-  if (succeeded && plan.restart !== 'always') return { kind: 'succeeded', reason };
+  if (!isFailure(ending) && plan.restart !== 'always') return { kind: 'succeeded', reason };
   if (plan.restart === 'never') return { kind: 'failed', reason: `${reason}; never restarted` };
   const before = ending.kind === 'exited' && ending.upMs >= HEALTHY_AFTER_MS ? 0 : failures;
   if (before >= plan.maxRetries) {

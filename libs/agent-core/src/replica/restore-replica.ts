@@ -1,10 +1,10 @@
 import type { ContainerStatus } from '@cloudless/runtime';
 import type { StoredReplica } from '../agent-store.js';
 import { fromContainerLabels } from './container-labels.js';
-import { adoptRunning, KEPT_CONTAINERS, reduceReplica } from './reduce-replica.js';
+import { adoptRunning, hasFailed, KEPT_CONTAINERS, reduceReplica } from './reduce-replica.js';
 import type { ReplicaPlan } from './replica-plan.js';
 import { RESTART_BACKOFF } from './restart-decision.js';
-import { backoffDelayMs } from '@cloudless/base';
+import { backoffDelayMs, type ContainerId } from '@cloudless/base';
 import {
   isEnded,
   newReplica,
@@ -27,6 +27,17 @@ export interface Remembered {
   /** The containers of this replica that the runtime has, any order. */
   readonly containers: readonly ContainerStatus[];
   readonly bootId: string;
+  /** What the container of {@link failedMeanwhile} wrote last. */
+  readonly lastLines?: readonly string[];
+}
+
+/** The container of a replica that has failed while no agent saw it; its last lines are to be read before {@link restoreReplica}. */
+export function failedMeanwhile({ stored, containers }: Pick<Remembered, 'stored' | 'containers'>): ContainerId | undefined {
+  const oldestFirst = byStart(containers);
+  if (stored.end !== undefined || oldestFirst.some(({ phase }) => phase === 'running')) return undefined;
+  const exit = endOf(stored, oldestFirst.at(-1));
+  if (exit === undefined || exit.gone === true) return undefined;
+  return hasFailed({ activity: activityBefore(stored, exit.containerId) }, exit) ? exit.containerId : undefined;
 }
 
 /**
@@ -48,6 +59,7 @@ export function restoreReplica(remembered: Remembered): Reduced {
     failures: progress.failures,
     ...(progress.lastExitCode === undefined ? {} : { lastExitCode: progress.lastExitCode }),
     ...(progress.lastEndReason === undefined ? {} : { lastEndReason: progress.lastEndReason }),
+    lastLines: progress.lastLines ?? [],
     ...containerOf(running ?? oldestFirst.at(-1)),
     ...(stop === undefined ? {} : { stop, phase: isEnded(progress.phase) ? progress.phase : ('stopping' as const) }),
     forget,
@@ -113,13 +125,14 @@ function house(state: ReplicaState, oldestFirst: readonly ContainerStatus[], run
 
 function resume(
   state: ReplicaState,
-  { stored, bootId }: Remembered,
+  { stored, bootId, lastLines }: Remembered,
   running: ContainerStatus | undefined,
   newest: ContainerStatus | undefined,
 ): Reduced {
   if (isEnded(state.phase)) return resumeEnded(state, running);
   if (running !== undefined) return adopt(state, stored, running);
-  const exit = endOf(stored, newest);
+  const end = endOf(stored, newest);
+  const exit = end === undefined || lastLines === undefined ? end : { ...end, lastLines };
   if (state.stop !== undefined) {
     const reason = exit?.reason ?? state.reason;
     const lastExitCode = exit === undefined || exit.gone === true ? state.lastExitCode : exit.exitCode;

@@ -38,6 +38,7 @@ export function toStoredProgress(state: ReplicaState): StoredProgress {
     failures: state.failures,
     ...(state.lastExitCode === undefined ? {} : { lastExitCode: state.lastExitCode }),
     ...(state.lastEndReason === undefined ? {} : { lastEndReason: state.lastEndReason }),
+    ...(state.lastLines.length === 0 ? {} : { lastLines: state.lastLines }),
     ...(container === undefined ? {} : { containerId: container.id }),
     ...(activity.kind === 'killing' ? { killing: activity.reason } : {}),
     containerEnded: activity.kind === 'backingOff' || activity.kind === 'starting' || activity.kind === 'ended',

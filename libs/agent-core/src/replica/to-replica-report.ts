@@ -32,6 +32,7 @@ export function toReplicaReport(state: ReplicaState): ReplicaReport {
     endpoints: runs ? (container?.endpoints ?? []).map((endpoint) => create(EndpointSchema, endpoint)) : [],
     ...(state.lastExitCode === undefined ? {} : { lastExitCode: state.lastExitCode }),
     lastEndReason: state.lastEndReason ?? '',
+    lastLines: [...state.lastLines],
     ...(container === undefined ? {} : { startedAt: timestampFromMs(container.startedAtMs) }),
     earlierContainerIds: state.ended.filter((id) => id !== container?.id),
   });

@@ -15,6 +15,7 @@ export class AgentWorld {
   readonly random = createSeededRandom(1);
   runtime: FakeRuntime = createFakeRuntime({ clock: this.clock });
   bootId = 'boot-1';
+  startConcurrency: number | undefined;
   coordinators: readonly string[] = ['http://a'];
   log: Log = silentLog;
   meter: Meter = noMeter;
@@ -83,6 +84,7 @@ export class AgentWorld {
       random: this.random,
       log: this.log,
       meter: this.meter,
+      ...(this.startConcurrency === undefined ? {} : { startConcurrency: this.startConcurrency }),
       resetCommand: 'cloudless-agent reset',
     });
     await settle();

@@ -1,0 +1,155 @@
+import { durationFromMs } from '@bufbuild/protobuf/wkt';
+import { toContainerId } from '@cloudless/base';
+import { settle } from '@cloudless/base/testing';
+import { RestartPolicy_Policy } from '@cloudless/api';
+import type { LogLine } from '@cloudless/runtime';
+import { aStartOrder, aStopOrder, AgentWorld } from './testing/index.js';
+
+async function aWorld(spec: Parameters<typeof aStartOrder>[0] = {}): Promise<AgentWorld> {
+  const world = new AgentWorld();
+  await world.start();
+  world.coordinator.order(aStartOrder(spec));
+  await settle();
+  return world;
+}
+
+const idOf = (world: AgentWorld) => toContainerId(world.report().containerId);
+const linesOf = (world: AgentWorld) => world.report().lastLines;
+
+/** Writes, ends, and lets a next container start. */
+async function crash(world: AgentWorld, output: string, exitCode = 1): Promise<void> {
+  const id = idOf(world);
+  world.machine.write(id, 'stderr', output);
+  world.machine.exit(id, exitCode);
+  await settle();
+}
+
+describe('the last lines of a replica', () => {
+  it('come with the report of the failure, both streams as they were written, what was not ended by a line feed too', async () => {
+    const world = await aWorld();
+    const id = idOf(world);
+    const before = world.coordinator.history.length;
+    for (let line = 1; line <= 11; line += 1) world.machine.write(id, line % 2 === 0 ? 'stderr' : 'stdout', `line ${line}\n`);
+    await crash(world, '\u001b[31mout of luck\u001b[0m');
+    const [first] = world.coordinator.history.slice(before);
+    expect(first).toMatchObject({ restarts: 1, ready: false, lastExitCode: 1 });
+    expect(first?.lastLines).toEqual([3, 4, 5, 6, 7, 8, 9, 10, 11].map((line) => `line ${line}`).concat('out of luck'));
+  });
+
+  it('of a line in pieces are its beginning', async () => {
+    const world = await aWorld();
+    await crash(world, `first\n${'x'.repeat(40_000)}\nlast\n`);
+    expect(linesOf(world)).toEqual(['first', `${'x'.repeat(255)}…`, 'last']);
+  });
+
+  it('stay until the next container fails, over ends that are no failures', async () => {
+    const world = await aWorld();
+    await crash(world, 'one\n');
+    await world.clock.advance(100);
+    expect([world.seen()?.ready, linesOf(world)]).toEqual([true, ['one']]);
+    await crash(world, 'went well\n', 0);
+    expect(linesOf(world)).toEqual(['one']);
+    await world.clock.advance(200);
+    await crash(world, '', 2);
+    expect([world.report().restarts, linesOf(world)]).toEqual([3, []]);
+  });
+
+  it('are those of a container that its probe killed, whatever its exit code', async () => {
+    const probe = { check: { case: 'http', value: { path: '/', port: 'http' } } as const, period: durationFromMs(1_000) };
+    const world = await aWorld({ spec: { ports: [{ name: 'http', containerPort: 80 }], livenessProbe: probe } });
+    world.machine.write(idOf(world), 'stdout', 'stuck\n');
+    world.http = () => 500;
+    const ends = world.clock.advance(3_500);
+    await ends;
+    expect(world.report().restarts).toBe(1);
+    expect(linesOf(world)).toEqual(['stuck']);
+  });
+
+  it('are none of a stop that was ordered', async () => {
+    const world = await aWorld();
+    world.machine.write(idOf(world), 'stdout', 'bye\n');
+    world.coordinator.order(aStopOrder({ preStopMs: 0 }));
+    await settle();
+    expect(world.report()).toMatchObject({ lastExitCode: 143, lastLines: [] });
+  });
+
+  it('are none when it could not be started, and those of before are gone', async () => {
+    const world = await aWorld();
+    await crash(world, 'one\n');
+    world.machine.removeExecutable('server');
+    await world.clock.advance(100);
+    expect(world.report()).toMatchObject({ restarts: 2, lastLines: [] });
+  });
+
+  it('are in the report that it has failed for good', async () => {
+    const world = await aWorld({ spec: { restart: { policy: RestartPolicy_Policy.NEVER } } });
+    await crash(world, 'no config\n', 3);
+    expect([world.seen()?.phase, linesOf(world)]).toEqual(['FAILED', ['no config']]);
+  });
+
+  it('are remembered by the next agent', async () => {
+    const world = await aWorld();
+    await crash(world, 'one\n');
+    await world.clock.advance(100);
+    await world.restart();
+    expect(world.report()).toMatchObject({ restarts: 1, ready: true, lastLines: ['one'] });
+  });
+
+  it('are read by the next agent when no agent saw the failure', async () => {
+    const world = await aWorld();
+    const id = idOf(world);
+    await world.kill();
+    world.machine.write(id, 'stdout', 'alone\n');
+    world.machine.exit(id, 4);
+    const before = world.coordinator.history.length;
+    await world.start();
+    expect(world.coordinator.history[before]).toMatchObject({ restarts: 1, lastExitCode: 4, lastLines: ['alone'] });
+  });
+});
+
+describe('output that is long in coming', () => {
+  /** Gives one line and then nothing, until the reader gives up. */
+  function stuckLog(world: AgentWorld): { readonly aborted: () => number } {
+    let aborted = 0;
+    const line: LogLine = { sequence: 1n, stream: 'stdout', timeMs: 0, text: new TextEncoder().encode('half'), partial: false };
+    world.runtime.logs = async function* (_id, _request, signal) {
+      yield line;
+      await new Promise<void>((resolve) => signal.addEventListener('abort', () => resolve(), { once: true }));
+      aborted += 1;
+    };
+    return { aborted: () => aborted };
+  }
+
+  it('is waited for only so long; what there is by then is told', async () => {
+    const world = await aWorld();
+    const { aborted } = stuckLog(world);
+    await crash(world, '');
+    expect(world.report()).toMatchObject({ restarts: 0 });
+    await world.clock.advance(1_000);
+    expect(world.report()).toMatchObject({ restarts: 1, lastLines: ['half'] });
+    expect(aborted()).toBe(1);
+    await world.clock.advance(100);
+    expect(world.seen()).toMatchObject({ ready: true, restarts: 1 });
+  });
+
+  it('does not hold up a stop', async () => {
+    const world = await aWorld();
+    stuckLog(world);
+    await crash(world, '', 7);
+    world.coordinator.order(aStopOrder({ preStopMs: 0 }));
+    await settle();
+    expect(world.seen()).toMatchObject({ phase: 'STOPPED', reason: 'exit code 7' });
+    await world.clock.advance(10_000);
+    expect(world.machine.startCount).toBe(1);
+  });
+
+  it('does not hold up the end of the agent', async () => {
+    const world = await aWorld();
+    const { aborted } = stuckLog(world);
+    await crash(world, '');
+    await world.kill();
+    expect(aborted()).toBe(1);
+    await world.start();
+    expect(world.report()).toMatchObject({ restarts: 1 });
+  });
+});

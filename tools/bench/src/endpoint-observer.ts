@@ -1,0 +1,102 @@
+import type { CoordinatorClient } from '@cloudless/api';
+import { systemClock } from '@cloudless/system';
+
+/** A recovery that takes longer has failed. */
+const GIVE_UP_MS = 60_000;
+
+/** Where a replica is reached, as text; undefined: nowhere. */
+type Place = string | undefined;
+
+/** The endpoints of one workload as a client sees them that follows WatchEndpoints. */
+export class EndpointObserver {
+  private places = new Map<string, string>();
+  private atMs = 0;
+  private readonly watching = new AbortController();
+  private readonly waiting = new Set<() => void>();
+  private failure: unknown;
+
+  private constructor(private readonly name: string) {}
+
+  /** Follows a workload; it has endpoints then. */
+  static async follow(client: CoordinatorClient, name: string): Promise<EndpointObserver> {
+    const observer = new EndpointObserver(name);
+    void observer.watch(client);
+    await observer.until(() => observer.places.size > 0);
+    return observer;
+  }
+
+  /** Replicas with an endpoint now. */
+  get replicas(): readonly string[] {
+    return [...this.places.keys()];
+  }
+
+  place(replicaId: string): Place {
+    return this.places.get(replicaId);
+  }
+
+  /** Resolves once it holds, with the time at which the client saw it. */
+  async until(holds: () => boolean): Promise<number> {
+    const gaveUp = systemClock.now() + GIVE_UP_MS;
+    while (!holds()) {
+      if (this.failure !== undefined) throw this.failure;
+      if (systemClock.now() > gaveUp)
+        throw new Error(`the endpoints of ${this.name} did not come in time: ${this.replicas.join(' ')}`);
+      await this.change();
+    }
+    return this.atMs;
+  }
+
+  /** Resolves once the replica has left the endpoints and is back, or is somewhere else. */
+  async back(replicaId: string): Promise<number> {
+    const before = this.place(replicaId);
+    await this.until(() => this.place(replicaId) !== before);
+    return this.until(() => this.place(replicaId) !== undefined);
+  }
+
+  /** Resolves once `count` replicas have come that were not there, with the time at which each was first seen. */
+  async arrivals(count: number): Promise<readonly number[]> {
+    const known = new Set(this.replicas);
+    const times: number[] = [];
+    await this.until(() => {
+      for (const replicaId of this.replicas) {
+        if (known.has(replicaId)) continue;
+        known.add(replicaId);
+        times.push(this.atMs);
+      }
+      return times.length >= count;
+    });
+    return times;
+  }
+
+  close(): void {
+    this.watching.abort();
+  }
+
+  private async watch(client: CoordinatorClient): Promise<void> {
+    try {
+      for await (const set of client.watchEndpoints({ name: this.name }, { signal: this.watching.signal })) {
+        if (set.bookmark) continue;
+        this.places = new Map(set.endpoints.map(({ replicaId, ip, port }) => [replicaId, `${ip}:${port}`]));
+        this.atMs = systemClock.now();
+        for (const wake of [...this.waiting]) wake();
+      }
+      throw new Error(`the watch of the endpoints of ${this.name} ended`);
+    } catch (reason) {
+      this.failure = reason;
+      for (const wake of [...this.waiting]) wake();
+    }
+  }
+
+  /** The next change, or a second. */
+  private change(): Promise<void> {
+    return new Promise((resolve) => {
+      const wake = (): void => {
+        timer.cancel();
+        this.waiting.delete(wake);
+        resolve();
+      };
+      const timer = systemClock.setTimer(1_000, wake);
+      this.waiting.add(wake);
+    });
+  }
+}
