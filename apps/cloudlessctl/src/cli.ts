@@ -10,6 +10,7 @@ import { addGeneralCommands } from './commands/general-commands.js';
 import { addLogCommand } from './commands/log-command.js';
 import { addNodeCommands } from './commands/node-commands.js';
 import { addPortForwardCommand } from './commands/port-forward-command.js';
+import { addRolloutCommands } from './commands/rollout-commands.js';
 import { addSharedWorkloadCommands, addWorkloadCommands } from './commands/workload-commands.js';
 import { CliFailure, ExitCode } from './failure.js';
 import { BrokenPipeError } from './io.js';
@@ -62,6 +63,10 @@ function buildProgram(tree: CommandTree, written: Promise<void>[]): Command {
   addGlobalOptions(program);
   const workload = tree.group(program, 'workload', 'create, change and look at workloads');
   addWorkloadCommands(tree, workload);
+  addRolloutCommands(
+    tree,
+    tree.group(program, 'rollout', 'follow, stop, promote and undo the change from one version to another'),
+  );
   addNodeCommands(tree, tree.group(program, 'node', 'look at nodes and take them out of use'));
   addContextCommands(tree, tree.group(program, 'context', 'choose between clusters'));
   addAdminCommands(tree, tree.group(program, 'admin', "back up and restore the coordinator's state"));

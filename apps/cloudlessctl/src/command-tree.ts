@@ -95,7 +95,8 @@ export function addGlobalOptions(command: Command): void {
   for (const option of options) command.addOption(option.helpGroup(heading));
 }
 
-const GLOBAL_NAMES = ['server', 'context', 'namespace', 'output', 'color', 'timeout', 'requestId'] as const;
+/** Names of the options that every command takes. */
+export const GLOBAL_NAMES = ['server', 'context', 'namespace', 'output', 'color', 'timeout', 'requestId'] as const;
 
 /** The options every command takes, as given to the command or, where not, to what it stands in. */
 function globalOptionsOf(command: Command): GlobalOptions {

@@ -11,6 +11,8 @@ export interface ResumedWatch<Item> {
   open(afterRevision: bigint, options: CallOptions): AsyncIterable<Item>;
   /** Where to begin; default: with the present state. */
   readonly from?: bigint;
+  /** The coordinator has answered this command before: when it cannot be reached now, it will be again. Default false. */
+  readonly hasAnswered?: boolean;
   /** Told when the coordinator cannot resume, before the watch begins anew. */
   onAnew?(): void;
 }
@@ -42,7 +44,8 @@ export async function* resumedWatch<Item extends { readonly revision: bigint }>(
     }
   };
   const onLost = (reason: string): Promise<void> => session.note(`the connection was lost (${reason}), connecting again`);
-  yield* reconnecting(open, { clock: session.io.clock, signal, endless: true, onLost, isPassing: isCutForSlowness });
+  const { hasAnswered = false } = watch;
+  yield* reconnecting(open, { clock: session.io.clock, signal, endless: true, hasAnswered, onLost, isPassing: isCutForSlowness });
 }
 
 /** A reader that was too slow, as `less` makes one, is told to resume. */

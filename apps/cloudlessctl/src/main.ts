@@ -21,7 +21,8 @@ function outputTo(stream: NodeJS.WriteStream): OutputStream {
   return {
     isTTY: stream.isTTY === true,
     get columns() {
-      return stream.columns ?? DEFAULT_COLUMNS;
+      // A terminal that was never told its size has 0.
+      return stream.columns || DEFAULT_COLUMNS;
     },
     write: (data) =>
       new Promise((resolve, reject) => {

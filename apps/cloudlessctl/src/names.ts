@@ -56,3 +56,8 @@ export function toTargetFields(target: ReplicaTarget): {
 export function replicaNumber(replicaId: string): string {
   return replicaId.slice(replicaId.lastIndexOf('-') + 1);
 }
+
+/** `workload default/web`. */
+export function labelOf({ namespace, name }: WorkloadName): string {
+  return `workload ${namespace}/${name}`;
+}

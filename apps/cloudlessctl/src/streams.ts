@@ -8,6 +8,8 @@ export interface ReconnectOptions {
   readonly signal: AbortSignal;
   /** The stream has no end of its own: an end is a broken connection too. */
   readonly endless: boolean;
+  /** The coordinator has answered this command before, so that also the first attempt is repeated. Default false. */
+  readonly hasAnswered?: boolean;
   /** Whether an error other than a broken connection passes too, once the stream had worked. */
   isPassing?(reason: unknown): boolean;
   /** Told once for each time the connection is lost. */
@@ -26,7 +28,7 @@ const GIVE_UP_MS = 60_000;
  */
 export async function* reconnecting<Item>(open: () => AsyncIterable<Item>, options: ReconnectOptions): AsyncGenerator<Item> {
   const { clock, signal, endless } = options;
-  let worked = false;
+  let worked = options.hasAnswered ?? false;
   let lostAt: number | undefined;
   let delayMs = FIRST_DELAY_MS;
   for (;;) {

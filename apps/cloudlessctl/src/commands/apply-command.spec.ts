@@ -76,7 +76,8 @@ describe('apply', () => {
   args: (absent) -> ["${'x'.repeat(58)} … ${'x'.repeat(58)}"]
   a new version: every replica is replaced
   new replicas on: n1 (2), n2 (1)
-  1. create 1 of version 2 (at least 2 ready, 3 live)
+  STEP                    READY   MIN   LIVE
+  create 1 of version 2   2       1     3
   lowest ready 2 (floor 1), highest live 4
   warning: the port 80 is taken on n3
 workload default/web: updated

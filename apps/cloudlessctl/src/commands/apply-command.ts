@@ -13,13 +13,13 @@ import type { Session } from '../session.js';
 import { planText } from '../views/plan-view.js';
 import { labelOf, waitUntilSettled } from '../wait/wait-workload.js';
 import { collect, flagOption, listOption } from './options.js';
+import { addPlanOptions, throughPlan, type ChangeInit } from './plan-command.js';
 import { printWorkloads } from './workload-commands.js';
 
 /** Adds `apply`. */
 export function addApplyCommand(tree: CommandTree, parent: Command): void {
-  tree
-    .leaf(parent, 'apply', 'make the cluster as manifests say; prints the difference and the plan', apply)
-    .requiredOption('-f, --filename <path>', 'file, directory or - for the input (repeatable)', collect)
+  addPlanOptions(tree.leaf(parent, 'apply', 'make the cluster as manifests say; prints the difference and the plan', apply))
+    .option('-f, --filename <path>', 'file, directory or - for the input (repeatable)', collect)
     .option('--dry-run', 'stop after the plan')
     .option('--wait', 'wait until it is done, for 10m or --timeout');
 }
@@ -32,7 +32,8 @@ interface Planned {
 /** Reads all manifests, plans all, applies all: nothing changes when a document is bad or the coordinator refuses a plan. */
 async function apply(invocation: Invocation): Promise<void> {
   const { session } = invocation;
-  const workloads = await readManifests(session, listOption(invocation, 'filename'));
+  if (await throughPlan(invocation, () => appliesOf(invocation))) return;
+  const workloads = await readManifests(session, filesOf(invocation));
   const planned = await planAll(session, workloads);
   if (flagOption(invocation, 'dryRun')) return printPlans(session, planned);
   const applied: Workload[] = [];
@@ -44,6 +45,21 @@ async function apply(invocation: Invocation): Promise<void> {
   for (const workload of applied)
     final.push(flagOption(invocation, 'wait') ? await waitUntilSettled(session, workload) : workload);
   if (session.structured) await printWorkloads(session, final);
+}
+
+function filesOf(invocation: Invocation): readonly string[] {
+  const paths = listOption(invocation, 'filename');
+  if (paths.length === 0) throw usageFailure("required option '-f, --filename <path>' not specified");
+  return paths;
+}
+
+/** What the manifests ask for, for a plan of all together. */
+async function appliesOf(invocation: Invocation): Promise<readonly ChangeInit[]> {
+  if (flagOption(invocation, 'dryRun')) throw usageFailure('--dry-run keeps nothing and --plan keeps the plan: give one of them');
+  const workloads = await readManifests(invocation.session, filesOf(invocation));
+  return workloads.map(({ namespace, name, spec }) => ({
+    change: { case: 'apply', value: { namespace, name, spec, updateMask: { paths: ['*'] } } },
+  }));
 }
 
 /** Plans every document. @throws the refusals of all of them together, each with its workload. */

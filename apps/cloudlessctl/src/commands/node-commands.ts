@@ -1,8 +1,10 @@
 import type { Command } from 'commander';
 import type { MessageInitShape } from '@bufbuild/protobuf';
+import { durationFromMs } from '@bufbuild/protobuf/wkt';
 import { NodeSchema, type TaintSchema, type Taint_Effect, Taint_EffectSchema } from '@cloudless/api';
 import type { Node } from '@cloudless/api';
 import type { CommandTree, Invocation } from '../command-tree.js';
+import { durationOption } from '../config/settings.js';
 import { usageFailure } from '../failure.js';
 import { messageJson } from '../session.js';
 import type { Session } from '../session.js';
@@ -11,7 +13,8 @@ import { didYouMean } from '../suggest.js';
 import { describeNodeText, nodeTable } from '../views/node-view.js';
 import { waitUntilDrained } from '../wait/wait-node.js';
 import { recentEvents } from './event-commands.js';
-import { flagOption, operand, textOption } from './options.js';
+import { flagOption, operand, requireOperands, textOption } from './options.js';
+import { addPlanOptions, throughPlan, type ChangeInit } from './plan-command.js';
 
 const PAGE_SIZE = 500;
 
@@ -37,8 +40,9 @@ export function addNodeCommands(tree: CommandTree, parent: Command): void {
       'uncordoned',
     );
   });
-  tree
-    .leaf(parent, 'drain <node>', 'cordon, and replace every replica elsewhere', drainNode)
+  addPlanOptions(tree.leaf(parent, 'drain [nodes...]', 'cordon, and replace every replica elsewhere', drainNodes))
+    .option('--deadline <duration>', 'how long it may take, like 5m; then it has failed, or stops what is left with --force')
+    .option('--force', 'stop replicas whatever must stay available: at the deadline, or at once without one')
     .option('--wait', 'wait until no replicas are left, for 10m or --timeout');
   tree.leaf(parent, 'label <node> <labels...>', 'set labels by key=value, remove by key-', labelNode);
   tree.leaf(parent, 'taint <node> <taints...>', 'set taints by key=value:EFFECT, remove by key- or key:EFFECT-', taintNode);
@@ -94,13 +98,31 @@ export async function describeNode({ session }: Invocation, nodeId: string): Pro
   await session.print(describeNodeText(node, await recentEvents(session, { nodeId }), session.nowMs, session.style));
 }
 
-async function drainNode(invocation: Invocation): Promise<void> {
+async function drainNodes(invocation: Invocation): Promise<void> {
   const { session } = invocation;
-  const nodeId = operand(invocation, 0, 'node');
-  const draining = await session.client.drainNode({ nodeId, requestId: session.requestId() }, session.callOptions());
-  await session.tell(`node ${nodeId}: draining`);
-  const final = flagOption(invocation, 'wait') ? await waitUntilDrained(session, nodeId) : draining;
-  if (session.structured) await session.printValue(messageJson(NodeSchema, final));
+  const text = textOption(invocation, 'deadline');
+  const deadlineMs = text === undefined ? undefined : durationOption('--deadline', text);
+  const terms = {
+    force: flagOption(invocation, 'force'),
+    ...(deadlineMs === undefined ? {} : { deadline: durationFromMs(deadlineMs) }),
+  };
+  const nodeIds = [...new Set(invocation.operands)];
+  const drains = () => {
+    requireOperands(invocation, 'nodes');
+    return nodeIds.map((nodeId): ChangeInit => ({ change: { case: 'drain', value: { nodeId, ...terms } } }));
+  };
+  if (await throughPlan(invocation, drains)) return;
+  requireOperands(invocation, 'nodes');
+  const begun: Node[] = [];
+  for (const nodeId of nodeIds) {
+    const request = { nodeId, ...terms, requestId: session.requestId(nodeIds.length === 1 ? undefined : nodeId) };
+    begun.push(await session.client.drainNode(request, session.callOptions()));
+    await session.tell(`node ${nodeId}: draining`);
+  }
+  const final = flagOption(invocation, 'wait') ? await waitUntilDrained(session, nodeIds, deadlineMs) : begun;
+  if (!session.structured) return;
+  const [only, ...others] = final.map((node) => messageJson(NodeSchema, node));
+  if (only !== undefined) await session.printValue(others.length === 0 ? only : { nodes: [only, ...others] });
 }
 
 async function labelNode(invocation: Invocation): Promise<void> {

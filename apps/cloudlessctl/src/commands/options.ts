@@ -23,6 +23,12 @@ export function collect(given: string, before: readonly string[] | undefined): r
   return [...(before ?? []), given];
 }
 
+/** Refuses, as commander would, that operands are missing which a command needs unless an option stands for them. */
+export function requireOperands({ operands, rest }: Invocation, ...names: readonly string[]): void {
+  const missing = names[operands.length];
+  if (missing !== undefined && rest === undefined) throw usageFailure(`missing required argument '${missing}'`);
+}
+
 /** The operand at `index`; commander has checked that it is there. */
 export function operand({ operands }: Invocation, index: number, name: string): string {
   const value = operands[index];

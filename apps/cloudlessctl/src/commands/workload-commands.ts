@@ -12,7 +12,8 @@ import { addSpecFlags, needsPresentSpec, parseWholeNumber, specFromFlags } from 
 import { describeWorkload, workloadTable } from '../views/workload-view.js';
 import { explainText } from '../views/plan-view.js';
 import { labelOf, waitUntilDeleted, waitUntilSettled } from '../wait/wait-workload.js';
-import { commandAfterSeparator, flagOption, operand, textOption } from './options.js';
+import { commandAfterSeparator, flagOption, operand, requireOperands, textOption } from './options.js';
+import { addPlanOptions, throughPlan } from './plan-command.js';
 import { recentEvents } from './event-commands.js';
 
 const PAGE_SIZE = 500;
@@ -41,7 +42,7 @@ export function addWorkloadCommands(tree: CommandTree, parent: Command): void {
 
 /** Adds `scale`, `delete` and `explain`, which stand below `workload` and at the top. */
 export function addSharedWorkloadCommands(tree: CommandTree, parent: Command): void {
-  addWait(tree.leaf(parent, 'scale <name> <replicas>', 'change the number of replicas', scaleWorkload));
+  addPlanOptions(addWait(tree.leaf(parent, 'scale [name] [replicas]', 'change the number of replicas', scaleWorkload)));
   addWait(tree.leaf(parent, 'delete <names...>', 'delete workloads', deleteWorkloads)).option(
     '--ignore-not-found',
     'succeed when there is none',
@@ -56,7 +57,8 @@ export function addListOptions(command: Command): Command {
     .option('-l, --selector <selector>', 'only with these labels');
 }
 
-function addWait(command: Command): Command {
+/** Adds `--wait`. */
+export function addWait(command: Command): Command {
   return command.option('--wait', 'wait until it is done, for 10m or --timeout');
 }
 
@@ -146,8 +148,13 @@ async function sendUpdate(
 
 async function scaleWorkload(invocation: Invocation): Promise<void> {
   const { session } = invocation;
-  const name = parseWorkloadName(operand(invocation, 0, 'name'), session.settings.namespace);
-  const replicas = parseWholeNumber('the number of replicas', operand(invocation, 1, 'number of replicas'));
+  const scaling = () => {
+    requireOperands(invocation, 'name', 'replicas');
+    const name = parseWorkloadName(operand(invocation, 0, 'name'), session.settings.namespace);
+    return { ...name, replicas: parseWholeNumber('the number of replicas', operand(invocation, 1, 'number of replicas')) };
+  };
+  if (await throughPlan(invocation, () => [{ change: { case: 'scale', value: scaling() } }])) return;
+  const { replicas, ...name } = scaling();
   const scaled = await session.client.scaleWorkload({ ...name, replicas, requestId: session.requestId() }, session.callOptions());
   await finishChange(invocation, scaled, `scaled to ${replicas}`);
 }
@@ -186,7 +193,8 @@ async function explain(invocation: Invocation): Promise<void> {
   else await session.print(explainText(explained, session.nowMs, session.style));
 }
 
-async function finishChange(invocation: Invocation, workload: Workload, done: string): Promise<void> {
+/** Tells what was done to a workload, and waits for its end where that is asked for. */
+export async function finishChange(invocation: Invocation, workload: Workload, done: string): Promise<void> {
   const { session } = invocation;
   await session.tell(`${labelOf(workload)}: ${done}`);
   const final = flagOption(invocation, 'wait') ? await waitUntilSettled(session, workload) : workload;

@@ -5,6 +5,7 @@ import { toneOf } from '../output/style.js';
 import type { Style } from '../output/style.js';
 import { formatTable } from '../output/table.js';
 import type { Cell } from '../output/table.js';
+import { drainText, drainWord } from './drain-view.js';
 import { eventTable } from './event-view.js';
 import { formatFields, formatSections } from './sections.js';
 
@@ -88,6 +89,7 @@ export function describeNodeText(node: Node, events: readonly Event[], nowMs: nu
         ]),
       ),
     ],
+    ['Drain', drainText(status?.drain, nowMs)],
     ['Resources', resourceTable(node)],
     ['Events', eventTable(events, nowMs, style) || '(none)\n'],
   ]);
@@ -142,14 +144,17 @@ function platformOf({ status }: Node): string {
   return [status?.operatingSystem ?? '', status?.architecture ?? ''].filter((part) => part !== '').join('/');
 }
 
-function statusText({ status, cordoned, draining }: Node): string {
+function drainWords({ status, cordoned, draining }: Node): readonly string[] {
+  const word = drainWord(status?.drain);
+  if (draining) return [word ?? 'Draining'];
+  return [...(cordoned ? ['Cordoned'] : []), ...(word === undefined ? [] : [word])];
+}
+
+function statusText(node: Node): string {
+  const { status } = node;
   const phase = formatWord(NodeStatus_Phase[status?.phase ?? NodeStatus_Phase.UNKNOWN] ?? '');
   const pressures = (status?.conditions ?? []).filter(({ type, status: holds }) => holds && type !== Condition_Type.READY);
-  return [
-    phase,
-    ...(draining ? ['Draining'] : cordoned ? ['Cordoned'] : []),
-    ...pressures.map(({ type }) => formatWord(Condition_Type[type] ?? '')),
-  ].join(',');
+  return [phase, ...drainWords(node), ...pressures.map(({ type }) => formatWord(Condition_Type[type] ?? ''))].join(',');
 }
 
 function statusCell(node: Node, style: Style): Cell {

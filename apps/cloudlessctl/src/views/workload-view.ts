@@ -1,21 +1,14 @@
-import {
-  ReplicaStatus_Phase,
-  RestartPolicy_Policy,
-  RolloutStatus_Phase,
-  Rollout_Strategy,
-  WorkloadSpec_Mode,
-  WorkloadStatus_Phase,
-  withDefaults,
-} from '@cloudless/api';
-import type { Event, ReplicaStatus, ResourceList, Workload, WorkloadSpec } from '@cloudless/api';
-import { formatAge, formatBytes, formatCpu, formatDuration, formatLabels, formatTime, formatWord } from '../output/human.js';
+import { ReplicaStatus_Phase, WorkloadStatus_Phase } from '@cloudless/api';
+import type { Event, ReplicaStatus, Workload } from '@cloudless/api';
+import { formatAge, formatLabels, formatTime, formatWord } from '../output/human.js';
 import { toneOf } from '../output/style.js';
 import type { Style } from '../output/style.js';
 import { formatTable } from '../output/table.js';
 import type { Cell } from '../output/table.js';
 import { eventTable } from './event-view.js';
-import { probeText } from './probe-text.js';
+import { failingReplicas, failureLines, rolloutFields, rolloutPhase, unsettledReason, versionTable } from './rollout-view.js';
 import { formatFields, formatSections } from './sections.js';
+import { specFields, summaryOf } from './spec-view.js';
 
 /** Workloads as a table; wide adds what runs, labels and uid. */
 export function workloadTable(workloads: readonly Workload[], nowMs: number, style: Style, wide: boolean): string {
@@ -34,7 +27,7 @@ export function workloadHeaders(wide: boolean): readonly string[] {
     'READY',
     'UPDATED',
     'AGE',
-    ...(wide ? ['VERSION', 'RUNS', 'LABELS', 'UID'] : []),
+    ...(wide ? ['VERSION', 'ROLLOUT', 'RUNS', 'LABELS', 'UID'] : []),
     'REASON',
   ];
 }
@@ -42,7 +35,8 @@ export function workloadHeaders(wide: boolean): readonly string[] {
 /** The row of a workload. */
 export function workloadCells(workload: Workload, nowMs: number, style: Style, wide: boolean): readonly (Cell | string)[] {
   const { namespace, name, spec, status, uid, createdAt } = workload;
-  const extra = [String(status?.version ?? 0), shorten(summaryOf(spec), false), formatLabels(spec?.labels ?? {}), uid];
+  const version = String(status?.version ?? 0);
+  const extra = [version, rolloutPhase(status?.rollout), shorten(summaryOf(spec), false), formatLabels(spec?.labels ?? {}), uid];
   return [
     namespace,
     name,
@@ -51,7 +45,7 @@ export function workloadCells(workload: Workload, nowMs: number, style: Style, w
     String(status?.updatedReplicas ?? 0),
     formatAge(createdAt, nowMs),
     ...(wide ? extra : []),
-    shorten(status?.reason ?? '', wide),
+    shorten(status?.reason || unsettledReason(status?.rollout), wide),
   ];
 }
 
@@ -62,21 +56,27 @@ export function describeWorkload(workload: Workload, events: readonly Event[], n
     ['', formatFields(identityFields(workload, nowMs))],
     ['Spec', formatFields(specFields(spec))],
     ['Status', formatFields(statusFields(workload))],
-    ['Replicas', replicaTable(status?.replicas ?? [], nowMs, style) || '(none)\n'],
-    [
-      'Versions',
-      formatTable(
-        ['VERSION', 'ACTIVE', 'AGE', 'RUNS'],
-        (status?.versions ?? []).map(({ version, active, createdAt, summary }) => [
-          `${version}`,
-          active ? 'yes' : '',
-          formatAge(createdAt, nowMs),
-          summary,
-        ]),
-      ) || '(none)\n',
-    ],
+    ['Rollout', rolloutSection(workload, nowMs)],
+    ['Replicas', replicaSection(status?.replicas ?? [], nowMs, style)],
+    ['Versions', versionTable(status?.versions ?? [], nowMs, style) || '(none)\n'],
     ['Events', eventTable(events, nowMs, style) || '(none)\n'],
   ]);
+}
+
+function rolloutSection(workload: Workload, nowMs: number): string {
+  const failure = workload.status?.rollout?.failure;
+  const lines = failure === undefined ? [] : failureLines(failure);
+  return formatFields(rolloutFields(workload, nowMs)) + lines.map((line) => `${line}\n`).join('');
+}
+
+function replicaSection(replicas: readonly ReplicaStatus[], nowMs: number, style: Style): string {
+  const table = replicaTable(replicas, nowMs, style) || '(none)\n';
+  return (
+    table +
+    failingReplicas(replicas)
+      .map((line) => `${line}\n`)
+      .join('')
+  );
 }
 
 /** Replicas as a table. */
@@ -106,12 +106,6 @@ function reasonOf({ reason, lastExitCode, lastEndReason }: ReplicaStatus): strin
   return `${reason} (${isCode ? `last exit code ${lastExitCode}` : `last ended: ${lastEndReason}`})`.trimStart();
 }
 
-/** What a spec runs: its image, or its command. */
-export function summaryOf(spec: WorkloadSpec | undefined): string {
-  const command = [...(spec?.command ?? []), ...(spec?.args ?? [])].join(' ');
-  return [spec?.image ?? '', command].filter((part) => part !== '').join(' ');
-}
-
 type Field = readonly [string, string];
 
 function identityFields(
@@ -130,60 +124,8 @@ function identityFields(
   ];
 }
 
-function specFields(spec: WorkloadSpec | undefined): Field[] {
-  if (spec === undefined) return [];
-  const { rollout, restart, placement, resources } = spec;
-  const probes = withDefaults(spec); // what is in effect: most of a probe is seldom given
-  return [
-    ['Image', spec.image],
-    ['Command', quotedWords([...spec.command, ...spec.args])],
-    ['Working directory', spec.workingDir],
-    ['Runtime', spec.runtime],
-    ['Mode', spec.mode === WorkloadSpec_Mode.GLOBAL ? 'one on each fitting node' : ''],
-    ['Replicas', spec.replicas === undefined ? '' : String(spec.replicas)],
-    [
-      'Ports',
-      spec.ports
-        .map(({ name, containerPort, hostPort }) => `${name}=${containerPort}${hostPort === 0 ? '' : ` (node ${hostPort})`}`)
-        .join(', '),
-    ],
-    ['Environment', formatLabels(spec.env)],
-    ['Requests', formatResources(resources?.requests)],
-    ['Limits', formatResources(resources?.limits)],
-    ['Regions', placement?.regions.join(', ') ?? ''],
-    ['Zones', placement?.zones.join(', ') ?? ''],
-    ['Node selector', formatLabels(placement?.nodeSelector ?? {})],
-    ['Priority', spec.priority === undefined ? '' : String(spec.priority)],
-    [
-      'Restart',
-      restart === undefined
-        ? ''
-        : [
-            RestartPolicy_Policy[restart.policy],
-            ...(restart.maxRetries === undefined ? [] : [`at most ${restart.maxRetries} times`]),
-          ].join(', '),
-    ],
-    ['Liveness', probeText(probes.livenessProbe)],
-    ['Readiness', probeText(probes.readinessProbe)],
-    ['Startup', probeText(probes.startupProbe)],
-    ['Rollout', rollout === undefined ? '' : rolloutText(rollout)],
-    ['Grace period', spec.terminationGracePeriod === undefined ? '' : formatDuration(spec.terminationGracePeriod)],
-  ];
-}
-
-function rolloutText(rollout: NonNullable<WorkloadSpec['rollout']>): string {
-  const parts = [
-    Rollout_Strategy[rollout.strategy],
-    rollout.maxSurge === undefined ? '' : `max surge ${rollout.maxSurge}`,
-    rollout.maxUnavailable === undefined ? '' : `max unavailable ${rollout.maxUnavailable}`,
-    rollout.minAvailable === undefined ? '' : `min available ${rollout.minAvailable}`,
-  ];
-  return parts.filter((part) => part !== '' && part !== undefined).join(', ');
-}
-
 function statusFields({ status, generation }: Workload): Field[] {
   if (status === undefined) return [];
-  const { rollout } = status;
   const behind = status.observedGeneration < generation ? `${status.observedGeneration} (of ${generation})` : '';
   return [
     ['Phase', formatWord(WorkloadStatus_Phase[status.phase])],
@@ -195,32 +137,9 @@ function statusFields({ status, generation }: Workload): Field[] {
     ],
     ['Succeeded', status.succeededReplicas === 0 ? '' : String(status.succeededReplicas)],
     ['Version', String(status.version)],
+    ['Active version', status.activeVersion === 0 || status.activeVersion === status.version ? '' : String(status.activeVersion)],
     ['Min available', String(status.minAvailable)],
-    [
-      'Rollout',
-      rollout === undefined
-        ? ''
-        : formatWord(RolloutStatus_Phase[rollout.phase]) + (rollout.reason === '' ? '' : `: ${rollout.reason}`),
-    ],
   ];
-}
-
-function formatResources(resources: ResourceList | undefined): string {
-  if (resources === undefined) return '';
-  const { cpuMillis, memoryBytes, storageBytes, bandwidthBps, gpus } = resources;
-  const parts = [
-    cpuMillis === undefined ? '' : `cpu ${formatCpu(cpuMillis)}`,
-    memoryBytes === undefined ? '' : `memory ${formatBytes(memoryBytes)}`,
-    storageBytes === 0n ? '' : `storage ${formatBytes(storageBytes)}`,
-    bandwidthBps === 0n ? '' : `bandwidth ${bandwidthBps} bit/s`,
-    gpus === 0 ? '' : `gpus ${gpus}`,
-  ];
-  return parts.filter((part) => part !== '').join(', ');
-}
-
-/** Words as a shell would need them. */
-function quotedWords(words: readonly string[]): string {
-  return words.map((item) => (/^[\w@%+=:,./-]+$/.test(item) ? item : `'${item.replaceAll("'", "'\\''")}'`)).join(' ');
 }
 
 function phaseCell(phase: WorkloadStatus_Phase, style: Style): Cell {

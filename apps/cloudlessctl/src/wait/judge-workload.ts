@@ -1,11 +1,11 @@
 import { ReplicaStatus_Phase, RolloutStatus_Phase, WorkloadStatus_Phase } from '@cloudless/api';
-import type { Workload } from '@cloudless/api';
+import type { RolloutStatus, Workload } from '@cloudless/api';
 import { ExitCode } from '../failure.js';
 import { formatWord } from '../output/human.js';
 
 /** How far a workload is from what was asked for. */
 export type WorkloadProgress =
-  | { readonly kind: 'done'; readonly text: string }
+  | { readonly kind: 'done'; readonly text: string } // or as far as it goes before somebody promotes it
   | {
       readonly kind: 'waiting';
       readonly text: string;
@@ -16,9 +16,10 @@ export type WorkloadProgress =
 
 /**
  * Judges whether a workload has become what its generation `generation`, or a newer one, says. Done is: observed, the rollout
- * complete, nothing of an older version left, and every wanted replica ready or run to completion.
+ * complete, nothing of an older version left, and every wanted replica ready or run to completion; or: waits for a promotion.
+ * @param version - What that generation rolls out: a rollback of an older version is not its failure. Without it any is.
  */
-export function judgeWorkload(workload: Workload, generation: bigint): WorkloadProgress {
+export function judgeWorkload(workload: Workload, generation: bigint, version = 0): WorkloadProgress {
   const { status } = workload;
   if (status === undefined || status.observedGeneration < generation) {
     return { kind: 'waiting', text: 'the change has not been taken up yet', unplaced: false };
@@ -28,9 +29,9 @@ export function judgeWorkload(workload: Workload, generation: bigint): WorkloadP
   if (status.phase === WorkloadStatus_Phase.TERMINATING) {
     return { kind: 'failed', text: 'it is being deleted', exitCode: ExitCode.conflict };
   }
+  const end = rolloutEnd(status.rollout, version, because);
+  if (end !== undefined) return end;
   const rollout = status.rollout?.phase ?? RolloutStatus_Phase.COMPLETED;
-  const end = rolloutEnds[rollout];
-  if (end !== undefined) return { kind: 'failed', text: `the rollout ${end}${because}`, exitCode: ExitCode.rolloutFailed };
   if (status.phase === WorkloadStatus_Phase.FAILED)
     return { kind: 'failed', text: `it failed${because}`, exitCode: ExitCode.rolloutFailed };
   const {
@@ -44,7 +45,7 @@ export function judgeWorkload(workload: Workload, generation: bigint): WorkloadP
     return { kind: 'done', text: `${succeededReplicas} of ${desired} succeeded` };
   const finished = succeededReplicas > 0 ? `, ${succeededReplicas} succeeded` : '';
   const settled =
-    rollout === RolloutStatus_Phase.COMPLETED &&
+    (rollout === RolloutStatus_Phase.COMPLETED || rollout === RolloutStatus_Phase.ROLLED_BACK) &&
     total === updated &&
     total <= desired &&
     ready === total &&
@@ -53,10 +54,13 @@ export function judgeWorkload(workload: Workload, generation: bigint): WorkloadP
   const others = total > updated ? `, ${total - updated} old` : '';
   return {
     kind: 'waiting',
-    text: `${ready} of ${desired} ready, ${updated} updated${others}${finished}${because}`,
+    text: `${ready} of ${desired} ready, ${updated} updated${others}${finished}${COUNTS_ONLY.test(reason) ? '' : because}`,
     unplaced: hasUnplaced(workload),
   };
 }
+
+/** A reason that tells nothing but how many are ready, which stands before it. */
+const COUNTS_ONLY = /^\d+ of \d+ replicas are ready, \d+ not yet$/;
 
 /** One line for each replica that is not ready, for people who watch. */
 export function describeReplicas(workload: Workload, most: number): readonly string[] {
@@ -82,9 +86,23 @@ function hasUnplaced({ status }: Workload): boolean {
   );
 }
 
-/** Phases of a rollout that no waiting changes. */
-const rolloutEnds: Partial<Record<RolloutStatus_Phase, string>> = {
-  [RolloutStatus_Phase.FAILED]: 'failed',
-  [RolloutStatus_Phase.PAUSED]: 'is paused',
-  [RolloutStatus_Phase.ROLLED_BACK]: 'was rolled back',
-};
+/** How a rollout has ended otherwise than well, or waits for somebody: no waiting changes that. */
+function rolloutEnd(rollout: RolloutStatus | undefined, version: number, because: string): WorkloadProgress | undefined {
+  if (rollout === undefined) return undefined;
+  const { phase, failure } = rollout;
+  const failed = (text: string): WorkloadProgress => ({ kind: 'failed', text, exitCode: ExitCode.rolloutFailed });
+  const cause = failure === undefined || failure.reason === '' ? because : `: ${failure.reason}`;
+  const isOurs = failure === undefined || failure.version >= version;
+  if (phase === RolloutStatus_Phase.FAILED) return failed(`the rollout failed${cause}`);
+  if (phase === RolloutStatus_Phase.ROLLED_BACK && isOurs) return failed(`the rollout was rolled back${cause}`);
+  if (isOurs && isGoingBack(rollout)) return failed(`the rollout failed and is being rolled back${cause}`);
+  if (phase !== RolloutStatus_Phase.PAUSED) return undefined;
+  if (rollout.waitsForPromotion && !rollout.pausedByUser) return { kind: 'done', text: `waits for a promotion${because}` };
+  return failed(`the rollout is paused${because}`);
+}
+
+/** Whether it brings back what was there before a version that failed. */
+function isGoingBack({ phase, version, failure }: RolloutStatus): boolean {
+  const settled = phase === RolloutStatus_Phase.COMPLETED || phase === RolloutStatus_Phase.ROLLED_BACK;
+  return !settled && failure !== undefined && failure.version !== 0 && failure.version < version;
+}

@@ -3,7 +3,7 @@ import { createLogUpdate } from 'log-update';
 import type { Session } from '../session.js';
 import { oneLine } from '../output/table.js';
 
-/** Shows how far something is: redrawn on a terminal, elsewhere one line for each change of the headline. */
+/** Shows how far something is: redrawn on a terminal, elsewhere a line whenever there is news. */
 export class Progress {
   private last = '';
   private failure: unknown;
@@ -28,12 +28,20 @@ export class Progress {
     this.redraw = createLogUpdate(Object.assign(stream, { isTTY: true, columns: output.columns }), { showCursor: true });
   }
 
-  /** @param details - Lines below the headline, for terminals only. */
-  async show(headline: string, details: readonly string[] = []): Promise<void> {
+  /** Whether it is redrawn in place. */
+  get redraws(): boolean {
+    return this.redraw !== undefined;
+  }
+
+  /**
+   * @param details - Lines below the headline, for terminals only.
+   * @param isNews - Whether the headline is worth a line of its own, where nothing is redrawn.
+   */
+  async show(headline: string, details: readonly string[] = [], isNews = headline !== this.last): Promise<void> {
     if (this.failure !== undefined) throw this.failure;
     if (this.redraw !== undefined) {
       this.redraw([headline, ...details.map((line) => `  ${oneLine(line)}`)].map((line) => line.trimEnd()).join('\n'));
-    } else if (headline !== this.last) {
+    } else if (isNews) {
       await this.session.tell(headline);
     }
     this.last = headline;

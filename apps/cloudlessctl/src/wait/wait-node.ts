@@ -1,55 +1,106 @@
-import { sleep } from '@cloudless/base';
-import type { Node } from '@cloudless/api';
-import { CliFailure, ExitCode, isTransient } from '../failure.js';
-import { count, formatSpan } from '../output/human.js';
+import type { CallOptions } from '@connectrpc/connect';
+import { DrainStatus_Phase, WatchNodesResponse_Kind } from '@cloudless/api';
+import type { DrainStatus, Node } from '@cloudless/api';
+import { CliFailure, ExitCode } from '../failure.js';
+import { resumedWatch } from '../follow-watch.js';
+import { formatSpan } from '../output/human.js';
 import type { Session } from '../session.js';
 import { Deadline } from '../streams.js';
-import { Progress } from './progress.js';
+import { describeDrain } from '../views/drain-view.js';
+import { DrainBoard } from './drain-board.js';
 import { WAIT_TIMEOUT_MS } from './wait-workload.js';
 
-/** How often a draining node is looked at. */
-const POLL_MS = 500;
+/** After its deadline a drain that is forced still has the grace periods of what it stops. */
+const AFTER_DEADLINE_MS = 60_000;
 
 /**
- * Waits until a draining node has no replicas left, showing how many there are.
- * @throws {@link CliFailure} of exit code 4 when somebody ends the drain, 6 when the time is over.
+ * Waits until nothing is left on nodes that are being drained, showing how far they are. It waits for all of them, also when one
+ * has failed.
+ * @param deadlineMs - How long the drains may take; without `--timeout` the end is waited for.
+ * @throws {@link CliFailure} of exit code 1 when a drain fails, 4 when somebody ends it, 6 when the time is over.
  */
-export async function waitUntilDrained(session: Session, nodeId: string): Promise<Node> {
+export async function waitUntilDrained(
+  session: Session,
+  nodeIds: readonly string[],
+  deadlineMs: number | undefined,
+): Promise<readonly Node[]> {
   const { clock, signal } = session.io;
-  const timeoutMs = session.settings.timeoutMs ?? WAIT_TIMEOUT_MS;
+  const timeoutMs = session.settings.timeoutMs ?? Math.max(WAIT_TIMEOUT_MS, (deadlineMs ?? 0) + AFTER_DEADLINE_MS);
   const deadline = new Deadline(clock, signal, timeoutMs);
-  const progress = new Progress(session);
-  let left = '';
+  const board = new DrainBoard(session, nodeIds);
   try {
-    for (;;) {
-      const node = await look(session, nodeId);
-      if (node !== undefined) {
-        const replicas = node.status?.replicaCount ?? 0;
-        const reason = node.status?.reason ?? '';
-        left = `${count(replicas, 'replica')} left${reason === '' ? '' : `: ${reason}`}`;
-        await progress.show(`node ${nodeId}: ${replicas === 0 ? 'drained' : left}`);
-        if (replicas === 0) return node;
-        if (!node.draining) throw new CliFailure(ExitCode.conflict, `the drain of node ${nodeId} was ended with ${left}`);
-      }
-      await sleep(clock, POLL_MS, deadline.signal);
-    }
-  } catch (reason) {
-    if (deadline.passed && !(reason instanceof CliFailure)) {
-      throw new CliFailure(ExitCode.timeout, `node ${nodeId} is not drained after ${formatSpan(timeoutMs)}: ${left}`);
-    }
-    throw reason;
+    const ends = await Promise.allSettled(nodeIds.map((nodeId) => followDrain(session, nodeId, { deadline, timeoutMs, board })));
+    const failures = ends.flatMap((end): unknown[] => (end.status === 'rejected' ? [end.reason] : []));
+    if (failures.length > 0) throw together(failures);
+    return ends.flatMap((end) => (end.status === 'fulfilled' ? [end.value] : []));
   } finally {
     deadline.cancel();
-    progress.done();
+    board.done();
   }
 }
 
-/** The node, or `undefined` when the coordinator cannot be asked right now: the next look may succeed. */
-async function look(session: Session, nodeId: string): Promise<Node | undefined> {
+interface Following {
+  readonly deadline: Deadline;
+  readonly timeoutMs: number;
+  readonly board: DrainBoard;
+}
+
+async function followDrain(session: Session, nodeId: string, { deadline, timeoutMs, board }: Following): Promise<Node> {
+  let left = 'nothing was heard of it';
   try {
-    return await session.client.getNode({ nodeId }, session.callOptions(POLL_MS * 20));
+    for await (const node of statesOf(session, nodeId, deadline.signal)) {
+      if (node === undefined) throw new CliFailure(ExitCode.conflict, `node ${nodeId} was removed meanwhile`);
+      const drain = node.status?.drain;
+      if (drain !== undefined) {
+        left = [describeDrain(drain), ...drain.waiting].join('\n  ');
+        await board.show(nodeId, drain);
+      }
+      if (isOver(nodeId, drain, left)) return node;
+    }
+    throw new CliFailure(ExitCode.error, `node ${nodeId} cannot be watched any more`);
   } catch (reason) {
-    if (isTransient(reason)) return undefined;
-    throw reason;
+    if (!deadline.passed || reason instanceof CliFailure) throw reason;
+    throw new CliFailure(ExitCode.timeout, `node ${nodeId} is not drained after ${formatSpan(timeoutMs)}: ${left}`);
   }
+}
+
+function isOver(nodeId: string, drain: DrainStatus | undefined, left: string): boolean {
+  switch (drain?.phase) {
+    case DrainStatus_Phase.DRAINED:
+      return true;
+    case DrainStatus_Phase.DRAINING:
+      return false;
+    case DrainStatus_Phase.FAILED:
+      throw new CliFailure(ExitCode.error, `the drain of node ${nodeId} has failed, its deadline has passed: ${left}`);
+    default:
+      throw new CliFailure(ExitCode.conflict, `the drain of node ${nodeId} was ended meanwhile: ${left}`);
+  }
+}
+
+/** Every state of a node, `undefined` when it is gone. */
+async function* statesOf(session: Session, nodeId: string, signal: AbortSignal): AsyncGenerator<Node | undefined> {
+  let present = false;
+  const watch = {
+    open: (afterRevision: bigint, options: CallOptions) => session.client.watchNodes({ nodeId, afterRevision }, options),
+    onAnew: () => void (present = false),
+    hasAnswered: true,
+  };
+  for await (const { kind, node } of resumedWatch(session, watch, signal)) {
+    if (kind === WatchNodesResponse_Kind.PUT && node !== undefined) {
+      present = true;
+      yield node;
+    } else if (kind === WatchNodesResponse_Kind.DELETED || (kind === WatchNodesResponse_Kind.SYNCED && !present)) {
+      yield undefined;
+    }
+  }
+}
+
+/** One failure that tells of all; what is not about a node, as Ctrl-C is not, goes first. */
+function together(failures: readonly unknown[]): unknown {
+  const known = failures.filter((failure) => failure instanceof CliFailure);
+  if (known.length < failures.length) return failures.find((failure) => !(failure instanceof CliFailure));
+  const [first] = known.toSorted((a, b) => a.exitCode - b.exitCode);
+  return known.length === 1
+    ? first
+    : new CliFailure(first?.exitCode ?? ExitCode.error, known.map(({ message }) => message).join('\n'));
 }

@@ -1,17 +1,19 @@
 import { create } from '@bufbuild/protobuf';
-import type { CallOptions } from '@connectrpc/connect';
-import { StreamLogsRequestSchema, WatchWorkloadsResponse_Kind } from '@cloudless/api';
+import { ReplicaStatus_Phase, StreamLogsRequestSchema } from '@cloudless/api';
 import type { Workload } from '@cloudless/api';
-import { ReplicaStatus_Phase } from '@cloudless/api';
 import { CliFailure, ExitCode } from '../failure.js';
-import { resumedWatch } from '../follow-watch.js';
-import { count, formatSpan } from '../output/human.js';
+import { labelOf } from '../names.js';
+import { count } from '../output/human.js';
 import { oneLine } from '../output/table.js';
+import { promoteHint } from '../rollout-hints.js';
 import type { Session } from '../session.js';
-import { Deadline } from '../streams.js';
+import { failureLines } from '../views/rollout-view.js';
 import { describeReplicas, judgeWorkload } from './judge-workload.js';
 import type { WorkloadProgress } from './judge-workload.js';
-import { Progress } from './progress.js';
+import { Milestones, tenths } from './rollout-counts.js';
+import { watchWorkload } from './watch-workload.js';
+
+export { labelOf };
 
 /** How long `--wait` waits without `--timeout`: as long as a rollout may go without progress. */
 export const WAIT_TIMEOUT_MS = 10 * 60_000;
@@ -21,123 +23,103 @@ const LAST_LOG_LINES = 10;
 const LAST_LOG_TIMEOUT_MS = 3_000;
 
 /**
- * Waits until the workload is what `wanted` asks for, showing progress.
- * @param wanted - As the coordinator answered: uid and generation count.
+ * Waits until the workload is what `wanted` asks for, or as far as it goes before somebody promotes it, showing progress.
+ * @param wanted - As the coordinator answered: uid, generation and version count.
  * @returns The workload as it is then.
  * @throws {@link CliFailure} of exit code 4 when it is deleted meanwhile, 6 when the time is over, 7 when it is and replicas
- *   have no node, 8 when the rollout fails.
+ *   have no node, 8 when the rollout fails, is rolled back or is paused.
  */
 export async function waitUntilSettled(session: Session, wanted: Workload): Promise<Workload> {
   const label = labelOf(wanted);
+  const milestones = new Milestones();
   let last: WorkloadProgress = { kind: 'waiting', text: 'nothing was heard of it', unplaced: false };
-  const onTimeout = (after: string): CliFailure => {
-    const unplaced = last.kind === 'waiting' && last.unplaced;
-    return new CliFailure(
-      unplaced ? ExitCode.noCapacity : ExitCode.timeout,
-      `${label} is not there after ${after}: ${last.text}`,
-    );
-  };
-  return watchWorkload(session, wanted, onTimeout, async (workload, progress) => {
-    if (workload === undefined) throw new CliFailure(ExitCode.conflict, `${label} was deleted meanwhile`);
-    last = judgeWorkload(workload, wanted.generation);
-    await progress.show(`${label}: ${oneLine(last.text)}`, describeReplicas(workload, MAX_REPLICA_LINES));
-    if (last.kind === 'failed')
-      throw await withLastLogs(session, workload, new CliFailure(last.exitCode, `${label}: ${last.text}`));
-    return last.kind === 'done' ? workload : undefined;
+  return watchWorkload(session, {
+    subject: wanted,
+    timeoutMs: session.settings.timeoutMs ?? WAIT_TIMEOUT_MS,
+    onTimeout: (after) => {
+      const unplaced = last.kind === 'waiting' && last.unplaced;
+      const exitCode = unplaced ? ExitCode.noCapacity : ExitCode.timeout;
+      return new CliFailure(exitCode, `${label} is not there after ${after}: ${last.text}`);
+    },
+    look: async (workload, progress) => {
+      if (workload === undefined) throw new CliFailure(ExitCode.conflict, `${label} was deleted meanwhile`);
+      last = judgeWorkload(workload, wanted.generation, wanted.status?.version);
+      const text = oneLine(last.text);
+      await progress.show(
+        `${label}: ${text}`,
+        describeReplicas(workload, MAX_REPLICA_LINES),
+        last.kind === 'done' || (last.kind === 'waiting' && milestones.isNews(workload, reasonIn(text))),
+      );
+      if (last.kind === 'failed')
+        throw await withLastLines(session, workload, new CliFailure(last.exitCode, `${label}: ${text}`));
+      if (last.kind !== 'done') return undefined;
+      if (workload.status?.rollout?.waitsForPromotion) await session.note(promoteHint(session, workload));
+      return workload;
+    },
   });
 }
+
+/** What a judgement gives as the reason, after the counts. */
+const reasonIn = (text: string): string => (text.includes(': ') ? text.slice(text.indexOf(': ')) : '');
 
 /** Waits until the workload, which is being deleted, is gone. */
 export async function waitUntilDeleted(session: Session, deleted: Workload): Promise<void> {
   const label = labelOf(deleted);
   let left = '';
-  const onTimeout = (after: string): CliFailure => new CliFailure(ExitCode.timeout, `${label} is not gone after ${after}${left}`);
-  await watchWorkload(session, deleted, onTimeout, async (workload, progress) => {
-    if (workload === undefined) {
-      await progress.show(`${label}: deleted`);
-      return deleted;
-    }
-    const { totalReplicas = 0, reason = '' } = workload.status ?? {};
-    left = `: ${count(totalReplicas, 'replica')} left${reason === '' ? '' : `, ${reason}`}`;
-    await progress.show(`${label}: ${count(totalReplicas, 'replica')} left`, describeReplicas(workload, MAX_REPLICA_LINES));
-    return undefined;
+  let most = 0;
+  let least = Number.POSITIVE_INFINITY;
+  await watchWorkload(session, {
+    subject: deleted,
+    timeoutMs: session.settings.timeoutMs ?? WAIT_TIMEOUT_MS,
+    onTimeout: (after) => new CliFailure(ExitCode.timeout, `${label} is not gone after ${after}${left}`),
+    look: async (workload, progress) => {
+      if (workload === undefined) {
+        await progress.show(`${label}: deleted`);
+        return deleted;
+      }
+      const { totalReplicas = 0, reason = '' } = workload.status ?? {};
+      left = `: ${count(totalReplicas, 'replica')} left${reason === '' ? '' : `, ${reason}`}`;
+      most = Math.max(most, totalReplicas);
+      const reached = tenths(totalReplicas, most);
+      const details = describeReplicas(workload, MAX_REPLICA_LINES);
+      await progress.show(`${label}: ${count(totalReplicas, 'replica')} left`, details, reached < least);
+      least = Math.min(least, reached);
+      return undefined;
+    },
   });
 }
 
-/** Looks at every state of the workload with the uid of `subject` (`undefined`: gone) until `look` gives something back. */
-async function watchWorkload(
-  session: Session,
-  subject: Workload,
-  onTimeout: (after: string) => CliFailure,
-  look: (workload: Workload | undefined, progress: Progress) => Promise<Workload | undefined>,
-): Promise<Workload> {
-  const { clock, signal } = session.io;
-  const timeoutMs = session.settings.timeoutMs ?? WAIT_TIMEOUT_MS;
-  const deadline = new Deadline(clock, signal, timeoutMs);
-  const progress = new Progress(session);
-  try {
-    for await (const { workload } of statesOf(session, subject, deadline.signal)) {
-      const result = await look(workload, progress);
-      if (result !== undefined) return result;
-    }
-    throw new CliFailure(ExitCode.error, `${labelOf(subject)} cannot be watched any more`);
-  } catch (reason) {
-    if (deadline.passed && !(reason instanceof CliFailure)) throw onTimeout(formatSpan(timeoutMs));
-    throw reason;
-  } finally {
-    deadline.cancel();
-    progress.done();
+/** Adds what is known of the replica that made the rollout fail, or else the last lines of one that is not ready: they mostly say why. */
+export async function withLastLines(session: Session, workload: Workload, failure: CliFailure): Promise<CliFailure> {
+  const known = workload.status?.rollout?.failure;
+  const lines = known === undefined ? [] : [...failureLines(known)];
+  if (known === undefined || known.lastLines.length === 0) {
+    lines.push(...(await lastLogLines(session, known?.replicaId || suspectOf(workload))));
   }
+  if (lines.length === 0) return failure;
+  return new CliFailure(failure.exitCode, [failure.message, ...lines].join('\n'), { cause: failure });
 }
 
-interface Seen {
-  readonly workload: Workload | undefined;
-}
-
-async function* statesOf(session: Session, { namespace, name, uid }: Workload, signal: AbortSignal): AsyncGenerator<Seen> {
-  let present = false;
-  const watch = {
-    open: (afterRevision: bigint, options: CallOptions) =>
-      session.client.watchWorkloads({ namespace, name, afterRevision }, options),
-    onAnew: () => void (present = false),
-  };
-  for await (const { kind, workload } of resumedWatch(session, watch, signal)) {
-    if (kind === WatchWorkloadsResponse_Kind.PUT && workload?.uid === uid) {
-      present = true;
-      yield { workload };
-    } else if (kind === WatchWorkloadsResponse_Kind.DELETED && workload?.uid === uid) {
-      yield { workload: undefined };
-    } else if (kind === WatchWorkloadsResponse_Kind.SYNCED && !present) {
-      yield { workload: undefined };
-    }
-  }
-}
-
-/** Adds the last lines of a replica that is not ready: nearly always they say why. */
-async function withLastLogs(session: Session, workload: Workload, failure: CliFailure): Promise<CliFailure> {
-  const version = workload.status?.version;
-  const suspects = (workload.status?.replicas ?? []).filter((replica) => replica.version === version && !replica.ready);
-  const culprit =
+/** The replica that most likely says what is wrong; empty when none is on a node. */
+function suspectOf({ status }: Workload): string {
+  const suspects = (status?.replicas ?? []).filter((replica) => replica.version === status?.version && !replica.ready);
+  const suspect =
     suspects.find(({ phase }) => phase === ReplicaStatus_Phase.FAILED) ??
     suspects.find(({ restarts }) => restarts > 0) ??
     suspects[0];
-  if (culprit === undefined || culprit.nodeId === '') return failure;
+  return suspect === undefined || suspect.nodeId === '' ? '' : suspect.id;
+}
+
+async function lastLogLines(session: Session, replicaId: string): Promise<readonly string[]> {
+  if (replicaId === '') return [];
   const lines: string[] = [];
   try {
-    const request = create(StreamLogsRequestSchema, { replicaId: culprit.id, tailLines: LAST_LOG_LINES });
+    const request = create(StreamLogsRequestSchema, { replicaId, tailLines: LAST_LOG_LINES });
     for await (const entry of session.client.streamLogs(request, session.callOptions(LAST_LOG_TIMEOUT_MS))) {
       if (entry.sequence > 0n) lines.push(`  ${entry.line}`);
     }
   } catch {
     // The failure itself is what matters; without its log it is told all the same.
   }
-  if (lines.length === 0) return failure;
-  return new CliFailure(failure.exitCode, [failure.message, `last lines of ${culprit.id}:`, ...lines].join('\n'), {
-    cause: failure,
-  });
-}
-
-/** `workload default/web`. */
-export function labelOf({ namespace, name }: { readonly namespace: string; readonly name: string }): string {
-  return `workload ${namespace}/${name}`;
+  return lines.length === 0 ? [] : [`last lines of ${replicaId}:`, ...lines];
 }

@@ -1,5 +1,4 @@
 import { create } from '@bufbuild/protobuf';
-import { Code, ConnectError } from '@connectrpc/connect';
 import { ManualClock } from '@cloudless/base/testing';
 import {
   LogEntrySchema,
@@ -7,12 +6,12 @@ import {
   ReplicaStatusSchema,
   RolloutStatusSchema,
   RolloutStatus_Phase,
-  WatchWorkloadsResponse_Kind as Kind,
   WorkloadStatus_Phase,
 } from '@cloudless/api';
 import type { Workload } from '@cloudless/api';
-import { NOW_MS, aNode, aWorkload, runCli } from '../testing/run-cli.js';
-import type { CliResult, FakeCoordinator } from '../testing/run-cli.js';
+import { NOW_MS, aWorkload, runCli } from '../testing/run-cli.js';
+import type { CliResult } from '../testing/run-cli.js';
+import { FAILURE, aRollout, watching } from '../testing/a-rollout.js';
 import { judgeWorkload } from './judge-workload.js';
 
 type Status = NonNullable<Parameters<typeof aWorkload>[0]>['status'];
@@ -58,6 +57,20 @@ describe('judgeWorkload', () => {
       is: { kind: 'waiting', text: '2 of 2 ready, 2 updated', unplaced: false },
     },
     {
+      name: 'rolling, for no other reason than counts',
+      status: rollout(RolloutStatus_Phase.IN_PROGRESS, '1 of 2 replicas are ready, 1 not yet'),
+      is: { kind: 'waiting', text: '2 of 2 ready, 2 updated', unplaced: false },
+    },
+    {
+      name: 'rolling, for another reason',
+      status: rollout(RolloutStatus_Phase.IN_PROGRESS, 'step 1 of 2: 1 of 2 replicas are ready, 1 not yet'),
+      is: {
+        kind: 'waiting',
+        text: '2 of 2 ready, 2 updated: step 1 of 2: 1 of 2 replicas are ready, 1 not yet',
+        unplaced: false,
+      },
+    },
+    {
       name: 'no room',
       status: pending('no room'),
       is: { kind: 'waiting', text: '1 of 2 ready, 2 updated: no room', unplaced: true },
@@ -76,6 +89,43 @@ describe('judgeWorkload', () => {
       name: 'rolled back',
       status: rollout(RolloutStatus_Phase.ROLLED_BACK),
       is: { kind: 'failed', text: 'the rollout was rolled back', exitCode: 8 },
+    },
+    {
+      name: 'waits for a promotion',
+      status: {
+        rollout: create(RolloutStatusSchema, {
+          phase: RolloutStatus_Phase.PAUSED,
+          waitsForPromotion: true,
+          reason: 'step 1 of 2',
+        }),
+      },
+      is: { kind: 'done', text: 'waits for a promotion: step 1 of 2' },
+    },
+    {
+      name: 'waits for a promotion and paused by a user',
+      status: {
+        rollout: create(RolloutStatusSchema, { phase: RolloutStatus_Phase.PAUSED, waitsForPromotion: true, pausedByUser: true }),
+      },
+      is: { kind: 'failed', text: 'the rollout is paused', exitCode: 8 },
+    },
+    {
+      name: 'failed by a known cause',
+      status: { rollout: create(RolloutStatusSchema, { phase: RolloutStatus_Phase.FAILED, reason: 'x', failure: FAILURE }) },
+      is: { kind: 'failed', text: 'the rollout failed: new replicas failed 3 times', exitCode: 8 },
+    },
+    {
+      name: 'tried again after a failure',
+      status: {
+        rollout: create(RolloutStatusSchema, { phase: RolloutStatus_Phase.IN_PROGRESS, version: 2, failure: FAILURE }),
+      },
+      is: { kind: 'waiting', text: '2 of 2 ready, 2 updated', unplaced: false },
+    },
+    {
+      name: 'on its way back',
+      status: {
+        rollout: create(RolloutStatusSchema, { phase: RolloutStatus_Phase.IN_PROGRESS, version: 3, failure: FAILURE }),
+      },
+      is: { kind: 'failed', text: 'the rollout failed and is being rolled back: new replicas failed 3 times', exitCode: 8 },
     },
     {
       name: 'a failed job',
@@ -111,19 +161,19 @@ describe('judgeWorkload', () => {
   });
 });
 
-/** Sends the states, then stays silent until the call ends. */
-function watching(...states: (Workload | 'synced' | 'gone' | 'lost')[]): NonNullable<FakeCoordinator['watchWorkloads']> {
-  const left = [...states];
-  return async function* (_request, { signal }) {
-    for (let state = left.shift(); state !== undefined; state = left.shift()) {
-      if (state === 'lost') throw new ConnectError('no leader', Code.Unavailable);
-      if (state === 'synced') yield { kind: Kind.SYNCED };
-      else if (state === 'gone') yield { kind: Kind.DELETED, workload: aWorkload() };
-      else yield { kind: Kind.PUT, workload: state };
-    }
-    await new Promise((resolve) => signal.addEventListener('abort', resolve, { once: true }));
-  };
-}
+describe('a rollback of an earlier version', () => {
+  const rolledBack = (phase: RolloutStatus_Phase) =>
+    aWorkload({ status: { version: 3, rollout: create(RolloutStatusSchema, { phase, version: 3, failure: FAILURE }) } });
+
+  it('is no failure of a change that came after it', () => {
+    expect(judgeWorkload(rolledBack(RolloutStatus_Phase.ROLLED_BACK), 3n, 3)).toEqual({ kind: 'done', text: '2 of 2 ready' });
+    expect(judgeWorkload(rolledBack(RolloutStatus_Phase.IN_PROGRESS), 3n, 3)).toMatchObject({ kind: 'waiting' });
+  });
+
+  it('is one of the change that it takes back', () => {
+    expect(judgeWorkload(rolledBack(RolloutStatus_Phase.ROLLED_BACK), 3n, 2)).toMatchObject({ kind: 'failed', exitCode: 8 });
+  });
+});
 
 const half = aWorkload({ status: { readyReplicas: 1 } });
 const scale = ['scale', 'web', '2', '--wait'];
@@ -136,6 +186,48 @@ describe('--wait', () => {
       stderr: '',
       stdout:
         'workload default/web: scaled to 2\nworkload default/web: 1 of 2 ready, 2 updated\nworkload default/web: 2 of 2 ready\n',
+    });
+  });
+
+  it('is silent about counts that go up and down, and tells of each more that is ready', async () => {
+    const unready = (updated: number) => {
+      const state = aRollout({}, { updated });
+      if (state.status !== undefined) state.status.readyReplicas -= 1;
+      return state;
+    };
+    const done = aWorkload({ status: { rollout: create(RolloutStatusSchema, { phase: RolloutStatus_Phase.COMPLETED }) } });
+    const states = [aRollout(), unready(1), aRollout(), unready(1), aRollout({}, { updated: 2 }), unready(2), done];
+    const coordinator = { scaleWorkload: () => aWorkload(), watchWorkloads: watching(...states) };
+    expect((await runCli(scale, { coordinator })).stdout).toBe(
+      ['scaled to 2', '4 of 4 ready, 1 updated, 3 old', '4 of 4 ready, 2 updated, 2 old', '2 of 2 ready']
+        .map((line) => `workload default/web: ${line}\n`)
+        .join(''),
+    );
+  });
+
+  it('ends where somebody has to promote, and says how', async () => {
+    const waits = aRollout({ phase: RolloutStatus_Phase.PAUSED, waitsForPromotion: true, reason: 'step 1 of 2' });
+    const coordinator = { scaleWorkload: () => aWorkload(), watchWorkloads: watching(waits) };
+    expect(await runCli(scale, { coordinator })).toMatchObject({
+      exitCode: 0,
+      stdout: 'workload default/web: scaled to 2\nworkload default/web: waits for a promotion: step 1 of 2\n',
+      stderr: 'it goes on with: cloudlessctl rollout promote web\n',
+    });
+  });
+
+  it('fails at once when a rollback begins, with what is known of the failing replica', async () => {
+    const back = aRollout({ version: 3, failure: FAILURE });
+    const coordinator = { scaleWorkload: () => aWorkload(), watchWorkloads: watching(back) };
+    expect(await runCli(scale, { coordinator })).toMatchObject({
+      exitCode: 8,
+      stderr: [
+        'cloudlessctl: workload default/web: the rollout failed and is being rolled back: new replicas failed 3 times',
+        'failing replica: 00000000000000aa-9 on node2, exit code 1',
+        'last lines of 00000000000000aa-9:',
+        '  starting',
+        '  no such file: config.json',
+        '',
+      ].join('\n'),
     });
   });
 
@@ -245,26 +337,6 @@ describe('--wait', () => {
     expect(await runCli(scale, { coordinator })).toMatchObject({
       exitCode: 4,
       stderr: 'cloudlessctl: workload default/web was deleted meanwhile\n',
-    });
-  });
-
-  it('waits until a drained node is empty', async () => {
-    const clock = new ManualClock(NOW_MS);
-    let replicas = 2;
-    const coordinator = {
-      drainNode: () => aNode(),
-      getNode: () => aNode({ draining: true, status: { replicaCount: replicas-- } }),
-    };
-    const running = runCli(['node', 'drain', 'web1', '--wait'], { clock, coordinator });
-    let ended = false;
-    void running.then(() => (ended = true));
-    while (!ended) {
-      await new Promise((resolve) => setImmediate(resolve));
-      if (clock.pendingTimers > 1) await clock.advance(500);
-    }
-    expect(await running).toMatchObject({
-      exitCode: 0,
-      stdout: 'node web1: draining\nnode web1: 2 replicas left\nnode web1: 1 replica left\nnode web1: drained\n',
     });
   });
 });

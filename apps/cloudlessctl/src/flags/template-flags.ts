@@ -1,0 +1,153 @@
+import type { JsonValue } from '@bufbuild/protobuf';
+import { RestartPolicy_PolicySchema, WorkloadSpec_ModeSchema } from '@cloudless/api';
+import { usageFailure } from '../failure.js';
+import { parseCpu, parseQuantity } from '../quantity.js';
+import { duration, list, names, pairs, text, unit, wholeNumber, word } from './flag-values.js';
+import type { SpecFlag } from './flag-values.js';
+
+function ports(texts: readonly string[]): JsonValue {
+  return texts.map((given) => {
+    const match = /^(?:([a-z0-9-]+)=)?(\d{1,5})(?:\/(tcp|udp))?$/i.exec(given);
+    if (match === null) throw usageFailure(`--port: expected 8080, http=8080 or dns=53/udp, got ${JSON.stringify(given)}`);
+    const [, name, number, protocol] = match;
+    return {
+      ...(name === undefined ? {} : { name }),
+      containerPort: Number(number),
+      ...(protocol === undefined ? {} : { protocol: protocol.toUpperCase() }),
+    };
+  });
+}
+
+/** `http:8080/healthz`, `tcp:8080`, `grpc:8080/service`, `exec:test -f /tmp/ok`. Times and thresholds need a manifest. */
+function probe(flag: string): (texts: readonly string[]) => JsonValue {
+  return (texts) => {
+    const given = texts.at(-1) ?? '';
+    const [, kind, port = '', path = ''] = /^(http|tcp|grpc):([^/\s]+)(\/\S*)?$/.exec(given) ?? [];
+    const words =
+      /^exec:(.*)$/s
+        .exec(given)?.[1]
+        ?.split(/\s+/)
+        .filter((one) => one !== '') ?? [];
+    if (words.length > 0) return { exec: { command: words } };
+    if (kind === 'http') return { http: path === '' ? { port } : { port, path } };
+    if (kind === 'grpc') return { grpc: path === '' ? { port } : { port, service: path.slice(1) } };
+    if (kind === 'tcp' && path === '') return { tcp: { port } };
+    throw usageFailure(
+      `${flag}: expected http:8080/path, tcp:8080, grpc:8080/service or exec:command, got ${JSON.stringify(given)}`,
+    );
+  };
+}
+
+const PROBE_FLAGS = {
+  liveness: 'check that restarts a replica',
+  readiness: 'check that puts a replica into the endpoints',
+  startup: 'check that holds the others back until it passes',
+} as const;
+
+/** What runs, where, with how much, and how it is checked. */
+export const TEMPLATE_FLAGS: readonly SpecFlag[] = [
+  { flag: '--image', value: 'reference', description: 'image to run', path: 'image', parse: text },
+  { flag: '--arg', value: 'text', description: 'argument after the command', path: 'args', repeatable: true, parse: list },
+  { flag: '--replicas', value: 'number', description: 'how many copies', path: 'replicas', parse: wholeNumber('--replicas') },
+  { flag: '--port', value: '[name=]number', description: 'port it listens on', path: 'ports', repeatable: true, parse: ports },
+  {
+    flag: '--env',
+    value: 'key=value',
+    description: 'environment variable',
+    path: 'env',
+    repeatable: true,
+    adds: true,
+    parse: pairs('--env'),
+  },
+  {
+    flag: '--label',
+    value: 'key=value',
+    description: 'label',
+    path: 'labels',
+    repeatable: true,
+    adds: true,
+    parse: pairs('--label'),
+  },
+  {
+    ...{ flag: '--annotation', value: 'key=value', description: 'annotation', path: 'annotations', repeatable: true, adds: true },
+    parse: pairs('--annotation'),
+  },
+  {
+    flag: '--cpu',
+    value: 'cores',
+    description: 'processor to reserve: 500m, 0.5',
+    path: 'resources.requests.cpu_millis',
+    parse: unit('--cpu', parseCpu, Number),
+  },
+  {
+    flag: '--memory',
+    value: 'bytes',
+    description: 'memory to reserve: 64Mi',
+    path: 'resources.requests.memory_bytes',
+    parse: unit('--memory', parseQuantity, String),
+  },
+  {
+    flag: '--cpu-limit',
+    value: 'cores',
+    description: 'processor never to exceed',
+    path: 'resources.limits.cpu_millis',
+    parse: unit('--cpu-limit', parseCpu, Number),
+  },
+  {
+    ...{ flag: '--memory-limit', value: 'bytes', description: 'memory never to exceed', path: 'resources.limits.memory_bytes' },
+    parse: unit('--memory-limit', parseQuantity, String),
+  },
+  {
+    flag: '--region',
+    value: 'region',
+    description: 'region to run in',
+    path: 'placement.regions',
+    repeatable: true,
+    parse: list,
+  },
+  { flag: '--zone', value: 'zone', description: 'zone to run in', path: 'placement.zones', repeatable: true, parse: list },
+  {
+    ...{
+      flag: '--node-selector',
+      value: 'key=value',
+      description: 'label a node must have',
+      path: 'placement.node_selector',
+      repeatable: true,
+      adds: true,
+    },
+    parse: pairs('--node-selector'),
+  },
+  { flag: '--priority', value: 'number', description: '0 to 1000', path: 'priority', parse: wholeNumber('--priority') },
+  {
+    ...{ flag: '--restart', value: 'policy', description: 'ALWAYS, ON_FAILURE or NEVER', path: 'restart.policy' },
+    parse: word('--restart', names(RestartPolicy_PolicySchema)),
+  },
+  {
+    flag: '--max-retries',
+    value: 'number',
+    description: 'restarts before it has failed',
+    path: 'restart.max_retries',
+    parse: wholeNumber('--max-retries'),
+  },
+  {
+    flag: '--mode',
+    value: 'mode',
+    description: 'REPLICATED or GLOBAL',
+    path: 'mode',
+    parse: word('--mode', names(WorkloadSpec_ModeSchema)),
+  },
+  {
+    flag: '--grace-period',
+    value: 'duration',
+    description: 'between SIGTERM and SIGKILL',
+    path: 'termination_grace_period',
+    parse: duration('--grace-period'),
+  },
+  ...(['liveness', 'readiness', 'startup'] as const).map((name): SpecFlag => {
+    const flag = `--${name}-probe`;
+    const description = `${PROBE_FLAGS[name]}: http:PORT/PATH, tcp:PORT, grpc:PORT/SERVICE or exec:COMMAND`;
+    return { flag, value: 'check', description, path: `${name}_probe`, parse: probe(flag) };
+  }),
+  { flag: '--runtime', value: 'runtime', description: 'process or cri', path: 'runtime', parse: text },
+  { flag: '--working-dir', value: 'path', description: 'working directory', path: 'working_dir', parse: text },
+];

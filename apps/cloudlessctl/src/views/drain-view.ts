@@ -1,0 +1,48 @@
+import { timestampMs } from '@bufbuild/protobuf/wkt';
+import { DrainStatus_Phase } from '@cloudless/api';
+import type { DrainStatus } from '@cloudless/api';
+import { count, formatSpan, formatTime } from '../output/human.js';
+import { oneLine } from '../output/table.js';
+import { formatFields } from './sections.js';
+
+/** How far a drain is: `2 of 5 replicas left`, or `drained`. */
+export function describeDrain({ phase, remaining, total }: DrainStatus): string {
+  if (phase === DrainStatus_Phase.DRAINED) return 'drained';
+  return `${remaining} of ${count(total, 'replica')} left`;
+}
+
+/** As a word in a column: `Draining(2/5)`, `Drained`, `DrainFailed`. Undefined when there is nothing to tell. */
+export function drainWord(drain: DrainStatus | undefined): string | undefined {
+  switch (drain?.phase) {
+    case DrainStatus_Phase.DRAINING:
+      return `Draining(${drain.remaining}/${drain.total})`;
+    case DrainStatus_Phase.DRAINED:
+      return 'Drained';
+    case DrainStatus_Phase.FAILED:
+      return 'DrainFailed';
+    default:
+      return undefined;
+  }
+}
+
+/** What a description of a node says of its drain; empty when there is none. */
+export function drainText(drain: DrainStatus | undefined, nowMs: number): string {
+  if (drain === undefined) return '';
+  const { phase, startedAt, deadline, force, remaining, total, waiting } = drain;
+  const words: Partial<Record<DrainStatus_Phase, string>> = {
+    [DrainStatus_Phase.DRAINING]: 'draining',
+    [DrainStatus_Phase.DRAINED]: 'drained',
+    [DrainStatus_Phase.FAILED]: 'failed: its deadline has passed, and nothing more is moved',
+  };
+  const atEnd = force ? 'then what is left is stopped' : 'then it has failed';
+  const leftMs = deadline === undefined ? 0 : timestampMs(deadline) - nowMs;
+  const isOpen = phase === DrainStatus_Phase.DRAINING && leftMs > 0;
+  const end = deadline === undefined ? '' : `${formatTime(deadline)}${isOpen ? ` (in ${formatSpan(leftMs)}; ${atEnd})` : ''}`;
+  const fields = formatFields([
+    ['Phase', words[phase] ?? ''],
+    ['Started', formatTime(startedAt)],
+    ['Deadline', deadline === undefined && force ? 'none: what is there is stopped at once' : end],
+    ['Replicas', `${remaining} left of ${total}`],
+  ]);
+  return `${fields}${waiting.map((line) => `- ${oneLine(line)}\n`).join('')}`;
+}

@@ -1,0 +1,45 @@
+import { foldSteps } from './fold-steps.js';
+
+const step = (description: string, ready = 3, live = 4) => ({ description, ready, live });
+const round = [step('create 1 of version 2', 4, 5), step('stop 1 of version 1', 3, 5)];
+const texts = (...steps: Parameters<typeof foldSteps>[0][number][]) => foldSteps(steps).map(({ text }) => text);
+
+describe('steps', () => {
+  it('that are equal and follow each other are one line, with the fewest ready and the most live', () => {
+    expect(
+      foldSteps([step('create 1 of version 2', 3, 4), step('create 1 of version 2', 2, 5), step('switch to version 2')]),
+    ).toEqual([
+      { text: 'create 2 of version 2', ready: 2, live: 5, steps: 2 },
+      { text: 'switch to version 2', ready: 3, live: 4, steps: 1 },
+    ]);
+  });
+
+  it('of a short plan stay as they are', () => {
+    expect(texts(...round, ...round)).toEqual([
+      'create 1 of version 2',
+      'stop 1 of version 1',
+      'create 1 of version 2',
+      'stop 1 of version 1',
+    ]);
+  });
+
+  it('of a long one are counted by rounds', () => {
+    const steps = [...Array.from({ length: 12 }, () => round).flat(), step('wait until promoted', 4, 4), ...round, ...round];
+    expect(foldSteps(steps)).toEqual([
+      { text: 'create 1 of version 2, stop 1 of version 1 — 12 times', ready: 3, live: 5, steps: 24 },
+      { text: 'wait until promoted', ready: 4, live: 4, steps: 1 },
+      { text: 'create 1 of version 2, stop 1 of version 1 — 2 times', ready: 3, live: 5, steps: 4 },
+    ]);
+  });
+
+  it('that wait are never joined', () => {
+    expect(texts(step('wait 30s'), step('wait 30s'))).toEqual(['wait 30s', 'wait 30s']);
+  });
+
+  it('are all told', () => {
+    const steps = Array.from({ length: 200 }, (_, index) =>
+      step(index % 3 === 0 ? 'stop 1 of version 1' : 'create 1 of version 2'),
+    );
+    expect(foldSteps(steps).reduce((sum, line) => sum + line.steps, 0)).toBe(200);
+  });
+});

@@ -1,0 +1,75 @@
+import type { PlannedStep } from '@cloudless/api';
+
+/** Some steps as one line. */
+export interface FoldedSteps {
+  readonly text: string;
+  /** The fewest that are ready after any of them. */
+  readonly ready: number;
+  /** The most that live after any of them. */
+  readonly live: number;
+  /** How many there are. */
+  readonly steps: number;
+}
+
+/** A plan of so few lines is shown line by line. */
+const FEW_LINES = 8;
+/** Longer rounds than this do not come about: a decision creates, and stops what it creates for. */
+const MAX_ROUND = 4;
+
+/** Equal steps in a row as one, `create 3 of version 2`; in longer plans also rounds that repeat, `… — 12 times`. */
+export function foldSteps(steps: readonly Pick<PlannedStep, 'description' | 'ready' | 'live'>[]): readonly FoldedSteps[] {
+  const lines = joinEqual(steps);
+  return lines.length <= FEW_LINES ? lines : foldRounds(lines);
+}
+
+function joinEqual(steps: readonly Pick<PlannedStep, 'description' | 'ready' | 'live'>[]): readonly FoldedSteps[] {
+  const lines: FoldedSteps[] = [];
+  let begin = 0;
+  while (begin < steps.length) {
+    const first = steps[begin];
+    if (first === undefined) break;
+    let end = begin + 1;
+    while (isCounted(first.description) && steps[end]?.description === first.description) end += 1;
+    const run = steps.slice(begin, end);
+    lines.push({
+      text: first.description.replace(/^(create|stop) 1 /, `$1 ${run.length} `),
+      ready: Math.min(...run.map(({ ready }) => ready)),
+      live: Math.max(...run.map(({ live }) => live)),
+      steps: run.length,
+    });
+    begin = end;
+  }
+  return lines;
+}
+
+const isCounted = (description: string): boolean => /^(create|stop) 1 /.test(description);
+
+function foldRounds(lines: readonly FoldedSteps[]): readonly FoldedSteps[] {
+  const folded: FoldedSteps[] = [];
+  let begin = 0;
+  while (begin < lines.length) {
+    const { length, times } = longestRounds(lines, begin);
+    const round = lines.slice(begin, begin + length);
+    const all = lines.slice(begin, begin + length * times);
+    folded.push({
+      text: round.map(({ text }) => text).join(', ') + (times === 1 ? '' : ` — ${times} times`),
+      ready: Math.min(...all.map(({ ready }) => ready)),
+      live: Math.max(...all.map(({ live }) => live)),
+      steps: all.reduce((sum, { steps }) => sum + steps, 0),
+    });
+    begin += length * times;
+  }
+  return folded;
+}
+
+/** The rounds from a line on that take in most lines; one line once when nothing repeats. */
+function longestRounds(lines: readonly FoldedSteps[], begin: number): { readonly length: number; readonly times: number } {
+  let best = { length: 1, times: 1 };
+  for (let length = 1; length <= MAX_ROUND; length += 1) {
+    let end = begin + length;
+    while (end < lines.length && lines[end]?.text === lines[end - length]?.text) end += 1;
+    const times = Math.floor((end - begin) / length);
+    if (times > 1 && length * times > best.length * best.times) best = { length, times };
+  }
+  return best;
+}

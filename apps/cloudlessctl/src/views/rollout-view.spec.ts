@@ -1,0 +1,98 @@
+import { create } from '@bufbuild/protobuf';
+import {
+  ReplicaStatusSchema,
+  ReplicaStatus_Phase,
+  RolloutStatus_Phase,
+  Rollout_Promotion,
+  Rollout_Strategy,
+  VersionInfoSchema,
+} from '@cloudless/api';
+import { timestampFromMs } from '@bufbuild/protobuf/wkt';
+import { FAILURE, aRollout } from '../testing/a-rollout.js';
+import { NOW_MS, aWorkload, runCli } from '../testing/run-cli.js';
+import type { CliResult } from '../testing/run-cli.js';
+import { rolloutBlock, rolloutLine } from './rollout-view.js';
+
+const failed = aRollout({
+  ...{ phase: RolloutStatus_Phase.FAILED, strategy: Rollout_Strategy.ROLLING_UPDATE, step: 1, steps: 2, failedNew: 3 },
+  ...{ reason: 'new replicas failed 3 times', failure: FAILURE },
+});
+failed.status?.replicas.push(
+  create(ReplicaStatusSchema, {
+    ...{ id: '00000000000000aa-9', version: 2, phase: ReplicaStatus_Phase.FAILED, nodeId: 'node2', lastExitCode: 1 },
+    lastLines: ['starting', 'no such\u001b[31m file'],
+  }),
+);
+
+const ran = (...argv: string[]): Promise<CliResult> =>
+  runCli(argv, {
+    coordinator: { getWorkload: () => failed, listWorkloads: () => ({ workloads: [failed] }), listEvents: () => ({}) },
+  });
+
+describe('a rollout', () => {
+  it('has a section in describe, with what made it fail', async () => {
+    const { stdout } = await ran('describe', 'web');
+    expect(stdout).toContain(
+      `Rollout:
+  Phase:       Failed, step 1 of 2
+  Strategy:    RollingUpdate
+  Version:     version 2, from version 1
+  Started:     60s ago
+  Failed new:  3
+  Failure:     version 2: new replicas failed 3 times
+  failing replica: 00000000000000aa-9 on node2, exit code 1
+  last lines of 00000000000000aa-9:
+    starting
+    no such file: config.json
+`,
+    );
+    expect(stdout).toContain('Active version:  1\n');
+  });
+
+  it('shows the last lines of replicas that fail, without what would steer the terminal', async () => {
+    expect((await ran('describe', 'web')).stdout).toContain(
+      '  last lines of 00000000000000aa-9:\n    starting\n    no such [31m file\n\nVersions:',
+    );
+  });
+
+  it('has a column in wide tables, and its reason in all', async () => {
+    expect((await ran('get', 'workloads', '-o', 'wide')).stdout).toMatch(/ROLLOUT .*\n.* Failed, step 1 of 2 /);
+    expect((await ran('get', 'workloads')).stdout).toMatch(/new replicas failed 3 times\n$/);
+  });
+
+  it('tells its settings as the flags take them', async () => {
+    const steps = [
+      { replicas: 1, wait: { seconds: 300n } },
+      { percent: 25, promotion: Rollout_Promotion.MANUAL },
+    ];
+    const spec = { image: 'x', rollout: { maxFailedNew: 0, onFailure: 1, progressDeadline: { seconds: 60n }, steps } };
+    const coordinator = { getWorkload: () => aWorkload({ spec }), listEvents: () => ({}) };
+    expect((await runCli(['describe', 'web'], { coordinator })).stdout).toContain(
+      'ROLLING_UPDATE, max failed new 0, progress deadline 1m, rollback on failure, steps 1,wait=5m; 25%,manual\n',
+    );
+  });
+});
+
+it('counts replicas of an equal, older template as new ones', () => {
+  const workload = aRollout({ version: 3 }, { updated: 1 });
+  if (workload.status !== undefined) Object.assign(workload.status, { version: 3, updatedReplicas: 3 });
+  workload.status?.versions.push(create(VersionInfoSchema, { version: 3, sameAs: 1, cause: 'undo to version 1' }));
+  expect(rolloutLine(workload)).toContain('3 of 4 new ready, 1 old');
+});
+
+describe('the live view', () => {
+  it('keeps its bars in bounds, whatever the counts', () => {
+    for (const [desired, replicas, minimum] of [
+      [0, 0, 0],
+      [0, 3, 0],
+      [1, 4, 1],
+      [1_000_000, 4, 999_999],
+    ] as const) {
+      const workload = aRollout({ until: timestampFromMs(NOW_MS - 5_000) }, { updated: 1, old: replicas });
+      Object.assign(workload.status ?? {}, { desiredReplicas: desired, minAvailable: minimum });
+      const lines = rolloutBlock(workload, NOW_MS);
+      expect(lines.slice(1, 4).every((line) => /^\w+ +\[[#.|]{30}\] \d/.test(line))).toBe(true);
+      expect(lines.at(-1)).toBe('(0s left)');
+    }
+  });
+});

@@ -1,0 +1,103 @@
+import {
+  RestartPolicy_Policy,
+  Rollout_OnFailure,
+  Rollout_Promotion,
+  Rollout_Strategy,
+  WorkloadSpec_Mode,
+  withDefaults,
+} from '@cloudless/api';
+import type { ResourceList, Rollout_Step, WorkloadSpec } from '@cloudless/api';
+import { formatBytes, formatCpu, formatDuration, formatLabels } from '../output/human.js';
+import { probeText } from './probe-text.js';
+
+/** What a spec runs: its image, or its command. */
+export function summaryOf(spec: WorkloadSpec | undefined): string {
+  const command = [...(spec?.command ?? []), ...(spec?.args ?? [])].join(' ');
+  return [spec?.image ?? '', command].filter((part) => part !== '').join(' ');
+}
+
+/** The fields of a spec that say something. */
+export function specFields(spec: WorkloadSpec | undefined): readonly (readonly [string, string])[] {
+  if (spec === undefined) return [];
+  const { rollout, restart, placement, resources } = spec;
+  const probes = withDefaults(spec); // what is in effect: most of a probe is seldom given
+  return [
+    ['Image', spec.image],
+    ['Command', quotedWords([...spec.command, ...spec.args])],
+    ['Working directory', spec.workingDir],
+    ['Runtime', spec.runtime],
+    ['Mode', spec.mode === WorkloadSpec_Mode.GLOBAL ? 'one on each fitting node' : ''],
+    ['Replicas', spec.replicas === undefined ? '' : String(spec.replicas)],
+    [
+      'Ports',
+      spec.ports
+        .map(({ name, containerPort, hostPort }) => `${name}=${containerPort}${hostPort === 0 ? '' : ` (node ${hostPort})`}`)
+        .join(', '),
+    ],
+    ['Environment', formatLabels(spec.env)],
+    ['Requests', formatResources(resources?.requests)],
+    ['Limits', formatResources(resources?.limits)],
+    ['Regions', placement?.regions.join(', ') ?? ''],
+    ['Zones', placement?.zones.join(', ') ?? ''],
+    ['Node selector', formatLabels(placement?.nodeSelector ?? {})],
+    ['Priority', spec.priority === undefined ? '' : String(spec.priority)],
+    [
+      'Restart',
+      restart === undefined
+        ? ''
+        : [
+            RestartPolicy_Policy[restart.policy],
+            ...(restart.maxRetries === undefined ? [] : [`at most ${restart.maxRetries} times`]),
+          ].join(', '),
+    ],
+    ['Liveness', probeText(probes.livenessProbe)],
+    ['Readiness', probeText(probes.readinessProbe)],
+    ['Startup', probeText(probes.startupProbe)],
+    ['Rollout', rollout === undefined ? '' : rolloutText(rollout)],
+    ['Grace period', spec.terminationGracePeriod === undefined ? '' : formatDuration(spec.terminationGracePeriod)],
+  ];
+}
+
+function rolloutText(rollout: NonNullable<WorkloadSpec['rollout']>): string {
+  const { maxSurge, maxUnavailable, minAvailable, maxFailedNew, progressDeadline, pauseDuration, steps } = rollout;
+  const parts = [
+    Rollout_Strategy[rollout.strategy],
+    ...Object.entries({
+      'max surge': maxSurge,
+      'max unavailable': maxUnavailable,
+      'min available': minAvailable,
+      'max failed new': maxFailedNew,
+    }).map(([name, value]) => (value === undefined ? '' : `${name} ${value}`)),
+    progressDeadline === undefined ? '' : `progress deadline ${formatDuration(progressDeadline)}`,
+    pauseDuration === undefined ? '' : `pause ${formatDuration(pauseDuration)}`,
+    rollout.promotion === Rollout_Promotion.MANUAL ? 'manual promotion' : '',
+    rollout.onFailure === Rollout_OnFailure.ROLLBACK ? 'rollback on failure' : '',
+    steps.length === 0 ? '' : `steps ${steps.map(stepText).join('; ')}`,
+  ];
+  return parts.filter((part) => part !== '' && part !== undefined).join(', ');
+}
+
+/** As the flag `--step` takes it. */
+function stepText({ replicas, percent, wait, promotion }: Rollout_Step): string {
+  const size = percent === 0 ? String(replicas) : `${percent}%`;
+  const then = promotion === Rollout_Promotion.MANUAL ? ',manual' : wait === undefined ? '' : `,wait=${formatDuration(wait)}`;
+  return size + then;
+}
+
+function formatResources(resources: ResourceList | undefined): string {
+  if (resources === undefined) return '';
+  const { cpuMillis, memoryBytes, storageBytes, bandwidthBps, gpus } = resources;
+  const parts = [
+    cpuMillis === undefined ? '' : `cpu ${formatCpu(cpuMillis)}`,
+    memoryBytes === undefined ? '' : `memory ${formatBytes(memoryBytes)}`,
+    storageBytes === 0n ? '' : `storage ${formatBytes(storageBytes)}`,
+    bandwidthBps === 0n ? '' : `bandwidth ${bandwidthBps} bit/s`,
+    gpus === 0 ? '' : `gpus ${gpus}`,
+  ];
+  return parts.filter((part) => part !== '').join(', ');
+}
+
+/** Words as a shell would need them. */
+function quotedWords(words: readonly string[]): string {
+  return words.map((item) => (/^[\w@%+=:,./-]+$/.test(item) ? item : `'${item.replaceAll("'", "'\\''")}'`)).join(' ');
+}

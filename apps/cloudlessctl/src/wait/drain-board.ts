@@ -1,0 +1,58 @@
+import { DrainStatus_Phase } from '@cloudless/api';
+import type { DrainStatus } from '@cloudless/api';
+import { count } from '../output/human.js';
+import { oneLine } from '../output/table.js';
+import type { Session } from '../session.js';
+import { describeDrain } from '../views/drain-view.js';
+import { Progress } from './progress.js';
+import { tenths } from './rollout-counts.js';
+
+/** Lines of a node below the headline: what it waits for. */
+const MAX_WAITING = 8;
+
+/** Shows how far drains are: all of them on a terminal, elsewhere a line for each piece of news. */
+export class DrainBoard {
+  private readonly drains = new Map<string, DrainStatus>();
+  /** Of each node, the news that was told last. */
+  private readonly told = new Map<string, string>();
+  private readonly progress: Progress;
+
+  constructor(
+    session: Session,
+    private readonly nodeIds: readonly string[],
+  ) {
+    this.progress = new Progress(session);
+  }
+
+  async show(nodeId: string, drain: DrainStatus): Promise<void> {
+    this.drains.set(nodeId, drain);
+    if (this.progress.redraws) return this.progress.show(...this.picture());
+    const [why, ...others] = drain.waiting;
+    const more = others.length === 0 ? '' : ` (and ${others.length} more)`;
+    const line = `node ${nodeId}: ${describeDrain(drain)}${why === undefined ? '' : `: ${oneLine(why)}${more}`}`;
+    // The counts of those who wait go up and down; that there are fewer left, or another reason, is news.
+    const news = `${tenths(drain.remaining, drain.total)} ${drain.phase} ${(why ?? '').replaceAll(/\d+/g, '#')}`;
+    const isNews = this.told.get(nodeId) !== news;
+    this.told.set(nodeId, news);
+    await this.progress.show(line, [], isNews);
+  }
+
+  /** Leaves the last state standing. */
+  done(): void {
+    this.progress.done();
+  }
+
+  private picture(): readonly [headline: string, details: readonly string[]] {
+    const lines = this.nodeIds.flatMap((nodeId) => {
+      const drain = this.drains.get(nodeId);
+      if (drain === undefined) return [`node ${nodeId}: …`];
+      const waiting = drain.waiting.slice(0, MAX_WAITING).map((line) => `- ${line}`);
+      const more = drain.waiting.length - MAX_WAITING;
+      return [`node ${nodeId}: ${describeDrain(drain)}`, ...waiting, ...(more > 0 ? [`- and ${more} more`] : [])];
+    });
+    const [only = '', ...below] = lines;
+    if (this.nodeIds.length === 1) return [only, below];
+    const done = [...this.drains.values()].filter(({ phase }) => phase === DrainStatus_Phase.DRAINED).length;
+    return [`${done} of ${count(this.nodeIds.length, 'node')} drained`, lines];
+  }
+}

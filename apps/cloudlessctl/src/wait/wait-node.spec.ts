@@ -1,0 +1,194 @@
+import { create } from '@bufbuild/protobuf';
+import { durationFromMs, timestampFromMs } from '@bufbuild/protobuf/wkt';
+import { Code, ConnectError } from '@connectrpc/connect';
+import { ManualClock } from '@cloudless/base/testing';
+import { DrainStatusSchema, DrainStatus_Phase as Phase, WatchNodesResponse_Kind as Kind } from '@cloudless/api';
+import type { DrainNodeRequest, Node } from '@cloudless/api';
+import { NOW_MS, aNode, runCli } from '../testing/run-cli.js';
+import type { CliOptions, CliResult, FakeCoordinator } from '../testing/run-cli.js';
+
+const WAITS = 'default/web: 2 replicas: 3 of 3 replicas are ready, 1 not yet';
+
+/** A node with `remaining` of 3 replicas left. */
+function draining(remaining: number, phase = Phase.DRAINING, id = 'web1'): Node {
+  const waiting = remaining === 0 ? [] : [WAITS];
+  const drain = create(DrainStatusSchema, { phase, remaining, total: 3, waiting, startedAt: timestampFromMs(NOW_MS) });
+  return aNode({ id, cordoned: true, draining: phase !== Phase.FAILED, status: { drain } });
+}
+
+/** Shows these states of each node, then nothing more. */
+function coordinatorOf(states: Readonly<Record<string, readonly (Node | 'gone')[]>>) {
+  const requests: DrainNodeRequest[] = [];
+  const coordinator: FakeCoordinator = {
+    drainNode: (request) => {
+      requests.push(request);
+      return draining(3, Phase.DRAINING, request.nodeId);
+    },
+    watchNodes: async function* ({ nodeId }, { signal }) {
+      for (const state of states[nodeId] ?? []) {
+        if (state === 'gone') yield { kind: Kind.DELETED, node: aNode() };
+        else yield { kind: Kind.PUT, node: state };
+      }
+      yield { kind: Kind.SYNCED };
+      await new Promise((resolve) => signal.addEventListener('abort', resolve, { once: true }));
+    },
+  };
+  return { requests, coordinator };
+}
+
+const drain = (states: readonly (Node | 'gone')[], options: CliOptions = {}, ...more: string[]): Promise<CliResult> =>
+  runCli(['node', 'drain', 'web1', '--wait', ...more], { coordinator: coordinatorOf({ web1: states }).coordinator, ...options });
+
+describe('node drain', () => {
+  it('asks for a deadline and force, and for each node once', async () => {
+    const { requests, coordinator } = coordinatorOf({});
+    const words = ['node', 'drain', 'web1', 'web2', 'web1', '--deadline', '5m', '--force', '--request-id', 'r'];
+    expect(await runCli(words, { coordinator })).toMatchObject({
+      exitCode: 0,
+      stdout: 'node web1: draining\nnode web2: draining\n',
+    });
+    const terms = { deadline: durationFromMs(300_000), force: true };
+    expect(requests).toMatchObject([
+      { nodeId: 'web1', requestId: 'r/web1', ...terms },
+      { nodeId: 'web2', requestId: 'r/web2', ...terms },
+    ]);
+    await runCli(['node', 'drain', 'web1', '--request-id', 'r'], { coordinator });
+    expect(requests[2]).toMatchObject({ nodeId: 'web1', requestId: 'r', force: false });
+    expect(requests[2]?.deadline).toBeUndefined();
+  });
+
+  it('refuses a deadline that is none', async () => {
+    expect(await runCli(['node', 'drain', 'web1', '--deadline', 'soon'])).toMatchObject({
+      exitCode: 2,
+      stderr: expect.stringContaining('--deadline: ') as unknown,
+    });
+  });
+
+  it('waits until the node is empty, and says how far it is and why it waits', async () => {
+    const more = draining(2);
+    more.status!.drain!.waiting = [WAITS.replace('3 of 3', '2 of 3')];
+    expect(await drain([draining(3), draining(2), more, draining(0), draining(0, Phase.DRAINED)])).toMatchObject({
+      exitCode: 0,
+      stdout: [
+        'node web1: draining',
+        `node web1: 3 of 3 replicas left: ${WAITS}`,
+        `node web1: 2 of 3 replicas left: ${WAITS}`,
+        'node web1: 0 of 3 replicas left',
+        'node web1: drained\n',
+      ].join('\n'),
+    });
+  });
+
+  it('shows all nodes on a terminal', async () => {
+    const { coordinator } = coordinatorOf({
+      web1: [draining(2), draining(0, Phase.DRAINED)],
+      web2: [draining(1, Phase.DRAINING, 'web2'), draining(0, Phase.DRAINED, 'web2')],
+    });
+    const { exitCode, stdout } = await runCli(['node', 'drain', 'web1', 'web2', '--wait'], { coordinator, isTTY: true });
+    expect(exitCode).toBe(0);
+    for (const text of ['0 of 2 nodes drained', 'node web1: 2 of 3 replicas left', `  - ${WAITS}`, '2 of 2 nodes drained']) {
+      expect(stdout).toContain(text);
+    }
+  });
+
+  it('gives programs the nodes as they are then', async () => {
+    const { stdout } = await drain([draining(0, Phase.DRAINED)], {}, '-o', 'json');
+    expect(JSON.parse(stdout)).toMatchObject({ id: 'web1', status: { drain: { phase: 'DRAINED' } } });
+  });
+
+  it.each([
+    {
+      name: '1 when it fails',
+      states: [draining(2), draining(2, Phase.FAILED)],
+      exitCode: 1,
+      stderr: `cloudlessctl: the drain of node web1 has failed, its deadline has passed: 2 of 3 replicas left\n  ${WAITS}\n`,
+    },
+    {
+      name: '4 when somebody ends it',
+      states: [draining(2), aNode()],
+      exitCode: 4,
+      stderr: `cloudlessctl: the drain of node web1 was ended meanwhile: 2 of 3 replicas left\n  ${WAITS}\n`,
+    },
+    {
+      name: '4 when somebody removes the node',
+      states: [draining(2), 'gone' as const],
+      exitCode: 4,
+      stderr: 'cloudlessctl: node web1 was removed meanwhile\n',
+    },
+  ])('ends with $name', async ({ states, exitCode, stderr }) => {
+    expect(await drain(states)).toMatchObject({ exitCode, stderr });
+  });
+
+  it('goes on when the coordinator goes away right after it was told', async () => {
+    const clock = new ManualClock(NOW_MS);
+    const { coordinator } = coordinatorOf({ web1: [draining(0, Phase.DRAINED)] });
+    let calls = 0;
+    const watchNodes: FakeCoordinator['watchNodes'] = (request, context) => {
+      calls += 1;
+      if (calls === 1) throw new ConnectError('no leader', Code.Unavailable);
+      return coordinator.watchNodes!(request, context);
+    };
+    const running = runCli(['node', 'drain', 'web1', '--wait'], { coordinator: { ...coordinator, watchNodes }, clock });
+    while (clock.pendingTimers < 2) await new Promise((resolve) => setImmediate(resolve));
+    await clock.advance(1_000);
+    expect(await running).toMatchObject({ exitCode: 0, stdout: 'node web1: draining\nnode web1: drained\n' });
+  });
+
+  it('waits for the others when one has failed, and tells of it', async () => {
+    const { coordinator } = coordinatorOf({
+      web1: [draining(1, Phase.FAILED)],
+      web2: [draining(1, Phase.DRAINING, 'web2'), draining(0, Phase.DRAINED, 'web2')],
+    });
+    const { exitCode, stdout, stderr } = await runCli(['node', 'drain', 'web1', 'web2', '--wait'], { coordinator });
+    expect(exitCode).toBe(1);
+    expect(stdout).toContain('node web2: drained\n');
+    expect(stderr).toContain('the drain of node web1 has failed');
+  });
+
+  it.each([
+    { name: '--timeout', words: ['--timeout', '2s'], afterMs: 2_000, told: '2s' },
+    { name: 'ten minutes', words: [], afterMs: 600_000, told: '10m' },
+    { name: 'its deadline and a minute', words: ['--deadline', '20m'], afterMs: 1_260_000, told: '21m' },
+  ])('ends with 6 after $name', async ({ words, afterMs, told }) => {
+    const clock = new ManualClock(NOW_MS);
+    const running = drain([draining(2)], { clock }, ...words);
+    let ended = false;
+    void running.then(() => (ended = true));
+    while (clock.pendingTimers === 0) await new Promise((resolve) => setImmediate(resolve));
+    await clock.advance(afterMs - 1);
+    expect(ended).toBe(false);
+    await clock.advance(1);
+    expect(await running).toMatchObject({
+      exitCode: 6,
+      stderr: `cloudlessctl: node web1 is not drained after ${told}: 2 of 3 replicas left\n  ${WAITS}\n`,
+    });
+  });
+});
+
+describe('a node that is drained', () => {
+  it.each([
+    { word: 'Ready,Draining(2/3)', node: draining(2) },
+    { word: 'Ready,Drained', node: draining(0, Phase.DRAINED) },
+    { word: 'Ready,Cordoned,DrainFailed', node: draining(2, Phase.FAILED) },
+  ])('shows $word', async ({ word, node }) => {
+    const { stdout } = await runCli(['get', 'nodes'], { coordinator: { listNodes: () => ({ nodes: [node] }) } });
+    expect(stdout).toContain(` ${word} `);
+  });
+
+  it('is described with its deadline and what it waits for', async () => {
+    const node = draining(2);
+    node.status!.drain!.deadline = timestampFromMs(NOW_MS + 300_000);
+    const coordinator = { getNode: () => node, listEvents: () => ({}) };
+    const { stdout } = await runCli(['describe', 'node', 'web1'], { coordinator });
+    expect(stdout).toContain(
+      [
+        'Drain:',
+        '  Phase:     draining',
+        '  Started:   2026-01-01T00:00:00Z',
+        '  Deadline:  2026-01-01T00:05:00Z (in 5m; then it has failed)',
+        '  Replicas:  2 left of 3',
+        `  - ${WAITS}`,
+      ].join('\n'),
+    );
+  });
+});
