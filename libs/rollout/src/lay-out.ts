@@ -53,10 +53,9 @@ export function layOut(input: RolloutObserved, grants?: LayOutGrants): LaidOut {
       const batches = layOutBatches(ahead.observed, ahead);
       if (batches.isEnd) return ahead.laidOut({ kind: 'completes' });
       ahead.become(batches.standing());
-    } else if (!ahead.isSettled) ahead.settle();
-    else if (decision.wakeOn.kind !== 'permission') return ahead.laidOut({ kind: 'stuck', reason: decision.reason });
-    else if (grants === undefined) return ahead.laidOut({ kind: 'waits', reason: decision.reason });
-    else ahead.goOn(stages);
+    } else if (decision.wakeOn.kind === 'permission' && grants !== undefined) ahead.goOn(stages);
+    else if (!ahead.isSettled) ahead.settle();
+    else return ahead.laidOut({ kind: decision.wakeOn.kind === 'permission' ? 'waits' : 'stuck', reason: decision.reason });
   }
 }
 
