@@ -173,7 +173,7 @@ export class NodeReplicas {
 
   /** A coordinator counts this node as alive: exclusive replicas may run on. */
   async renewLeases(): Promise<void> {
-    const leases = new Map([...this.runners.values()].flatMap((runner) => toList(runner.leaseToRenew())));
+    const leases = new Map([...this.runners.values()].flatMap((runner) => toList(runner.lease.toRenew())));
     if (leases.size === 0) return;
     try {
       await this.options.runtime.renew(leases);

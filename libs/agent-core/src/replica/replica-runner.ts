@@ -1,6 +1,5 @@
 import { fromBinary } from '@bufbuild/protobuf';
 import {
-  CloudlessError,
   errorFields,
   errorKindOf,
   errorMessageOf,
@@ -13,7 +12,7 @@ import {
   type Timer,
 } from '@cloudless/base';
 import { OrderSchema, type Order } from '@cloudless/api';
-import type { ContainerLease, ContainerRuntime, ContainerStatus } from '@cloudless/runtime';
+import type { ContainerRuntime, ContainerStatus } from '@cloudless/runtime';
 import type { AgentStore } from '../agent-store.js';
 import type { Contact } from '../contact.js';
 import type { ProbeClients } from '../probes/check-container.js';
@@ -21,9 +20,9 @@ import { probeContainer, type ProbeListener } from '../probes/probe-container.js
 import { SerialQueue } from '../serial-queue.js';
 import { awaitReady, type TcpConnect } from './await-ready.js';
 import { readLastLines } from './last-lines.js';
-import type { ReplicaPlan } from './replica-plan.js';
 import { hasFailed, reduceReplica, RUNTIME_RETRY_MS } from './reduce-replica.js';
 import { isUncertain, removeContainers, startContainer } from './replica-containers.js';
+import { ReplicaLease } from './replica-lease.js';
 import {
   isEnded,
   type ContainerExit,
@@ -89,8 +88,8 @@ export class ReplicaRunner {
   private readingLines: ContainerId | undefined;
   /** Start of the newest container on the monotonic clock. */
   private startedAt: { readonly id: ContainerId; readonly at: number } | undefined;
-  /** Which stop_after the lease of the newest container was made from. */
-  private leased: { readonly id: ContainerId; readonly stopAfterMs: number | undefined } | undefined;
+  /** What an exclusive replica lives by. */
+  readonly lease: ReplicaLease;
   private readonly log: Log;
 
   constructor(
@@ -101,6 +100,7 @@ export class ReplicaRunner {
     this.state = initial;
     this.orders = orders;
     this.log = deps.log.child({ replicaId: initial.replicaId });
+    this.lease = new ReplicaLease({ ...deps, log: this.log }, () => this.state);
     const { container } = initial;
     if (container !== undefined) {
       this.startedAt = { id: container.id, at: deps.clock.now() - Math.max(0, deps.clock.wallTime() - container.startedAtMs) };
@@ -146,12 +146,12 @@ export class ReplicaRunner {
       try {
         await raiseEpoch();
         // A lease comes before the order is on disk and goes after it: what an agent finds as exclusive has one, whenever the last one died.
-        if (plan?.stopAfterMs !== undefined) await this.adjustLease(plan);
+        if (plan?.stopAfterMs !== undefined) await this.lease.adjust(plan);
         await this.deps.store.saveReplica(toStoredReplica({ ...this.state, heldRevision: heldNow, workloadUid }, orders));
-        if (plan !== undefined) await this.adjustLease(plan);
+        if (plan !== undefined) await this.lease.adjust(plan);
       } catch (reason) {
         this.log.error('order not kept', { revision: order.orderRevision, ...errorFields(reason) });
-        await this.restoreLease();
+        await this.lease.restore();
         return { kind: 'failed' };
       }
       if (this.closing.signal.aborted) return { kind: 'accepted' }; // obeyed after the restart
@@ -276,53 +276,6 @@ export class ReplicaRunner {
     void probeContainer({ plans, container, upMs, wasReady }, listener, { ...this.deps, log: this.log }, this.probing.signal);
   }
 
-  /** The lease that the running container of an exclusive replica is to have from now on; undefined when it has none. */
-  leaseToRenew(): readonly [ContainerId, ContainerLease] | undefined {
-    const { activity } = this.state;
-    const runs = ['running', 'killing', 'leaving', 'terminating'].includes(activity.kind);
-    const lease = runs ? this.exclusiveLease() : undefined;
-    return lease === undefined || !('containerId' in activity) ? undefined : [activity.containerId, lease];
-  }
-
-  /**
-   * It ends in time for a replacement, which starts twice stop_after after the node's lease at the earliest: SIGTERM stop_after
-   * from the last contact, SIGKILL not later than the same time again.
-   */
-  private exclusiveLease(plan: ReplicaPlan | undefined = this.state.plan): ContainerLease | undefined {
-    if (plan?.stopAfterMs === undefined) return undefined;
-    return { leaseMs: this.deps.contact.remainingMs(plan.stopAfterMs), graceMs: Math.min(plan.graceMs, plan.stopAfterMs) };
-  }
-
-  /** What runs is exclusive from now on, or no more, before the order is acknowledged. */
-  private async adjustLease(plan: ReplicaPlan): Promise<void> {
-    const { activity } = this.state;
-    if (!('containerId' in activity) || activity.containerId === undefined) return;
-    const { containerId } = activity;
-    if (this.stopAfterOf(containerId) === plan.stopAfterMs) return;
-    if (activity.kind === 'starting' || activity.kind === 'backingOff') {
-      throw new CloudlessError('unavailable', 'its container is being started without that');
-    }
-    const lease = this.exclusiveLease(plan);
-    if (lease?.leaseMs === 0) throw new CloudlessError('unavailable', 'the coordinator does not count this node as alive yet');
-    await this.deps.runtime.renew(new Map([[containerId, lease]]));
-    this.leased = { id: containerId, stopAfterMs: plan.stopAfterMs };
-  }
-
-  /** The order that changed the lease does not count: a container that nobody renews for must not end by it. */
-  private async restoreLease(): Promise<void> {
-    const { plan } = this.state;
-    try {
-      if (plan !== undefined) await this.adjustLease(plan);
-    } catch (reason) {
-      this.log.warn('lease not as before', errorFields(reason));
-    }
-  }
-
-  /** What the lease of a container was made from: that of its start, or of a change since; of an adopted one, that of its order. */
-  private stopAfterOf(containerId: ContainerId): number | undefined {
-    return this.leased?.id === containerId ? this.leased.stopAfterMs : this.state.plan?.stopAfterMs;
-  }
-
   private startInTurn(containerId: ContainerId): void {
     this.turn = this.deps.starts.add(this.state.restarts > 0 ? 'restart' : 'first', () => this.start(containerId));
     if (this.turn.waits) this.apply({ kind: 'startQueued', containerId });
@@ -339,10 +292,9 @@ export class ReplicaRunner {
 
   private async start(containerId: ContainerId): Promise<void> {
     if (this.isOver) return;
-    const lease = this.exclusiveLease();
+    const lease = this.lease.now();
     if (lease !== undefined && lease.leaseMs <= 0) return this.apply({ kind: 'outOfContact', containerId });
-    // Tried again with the same id, it may run as the first try had it.
-    if (this.leased?.id !== containerId) this.leased = { id: containerId, stopAfterMs: this.state.plan?.stopAfterMs };
+    this.lease.isGivenTo(containerId);
     this.tried = containerId;
     try {
       const containerPlan = { containerId, restarts: this.state.restarts, ...(lease === undefined ? {} : { lease }) };
