@@ -1,12 +1,12 @@
 import { toReplicaId } from '@cloudless/base';
+import { advanceRollout } from './advance.js';
 import {
-  advanceRollout,
   NO_ROLLOUT,
   type RolloutAdvance,
   type RolloutSettings,
   type RolloutSituation,
   type RolloutState,
-} from './advance.js';
+} from './rollout-state.js';
 import { resolveLimits } from './limits.js';
 import type { RolloutReplica } from './observed.js';
 

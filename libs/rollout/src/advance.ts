@@ -1,121 +1,8 @@
 import { nextSteps, type RolloutDecision } from './next-steps.js';
-import type { RolloutObserved, RolloutReplica, RolloutStrategy } from './observed.js';
-
-/** Where a rollout is. A settled one (`completed`, `rolledBack`) goes on being kept at its count. */
-export type RolloutPhase = 'starting' | 'inProgress' | 'paused' | 'failed' | 'completed' | 'rolledBack';
-
-/** One canary step: bring so many replicas to the new version, then wait. */
-export interface RolloutStage {
-  /** A number of replicas, or a share of the wanted number, rounded up. */
-  readonly size: { readonly replicas: number } | { readonly percent: number };
-  /** For so long, milliseconds, or until somebody promotes. */
-  readonly wait: { readonly ms: number } | 'promotion';
-}
-
-/** What a user asks of a rollout beside its limits. Times in milliseconds. */
-export interface RolloutSettings {
-  readonly strategy: RolloutStrategy['kind'];
-  /** Canary steps of a rolling update, in order. */
-  readonly stages: readonly RolloutStage[];
-  /** Whether a blue/green switch waits for a promotion. */
-  readonly manualSwitch: boolean;
-  /** How long the former version is kept after a blue/green switch. */
-  readonly pauseMs: number;
-  readonly progressDeadlineMs: number;
-  /** Failures of new replicas after which the rollout has failed; 0 means the first one. */
-  readonly maxFailedNew: number;
-  readonly onFailure: 'pause' | 'rollback';
-}
-
-/** What is remembered of a rollout between two decisions. Times are milliseconds of one clock. */
-export interface RolloutState {
-  readonly phase: RolloutPhase;
-  /** What it waits for, or why it failed; for people. */
-  readonly reason: string;
-  /** The version it brings about; 0 before the first. */
-  readonly version: number;
-  /** What was active when it began; 0: nothing. */
-  readonly fromVersion: number;
-  /** The version that was rolled out last, and under blue/green the one that serves; 0: none. */
-  readonly activeVersion: number;
-  readonly strategy: RolloutStrategy['kind'];
-  readonly startedAtMs: number;
-  /** Canary steps that are done. */
-  readonly stagesDone: number;
-  /** Since when the present step has all its replicas ready. */
-  readonly stageReachedAtMs?: number;
-  readonly waitsForPromotion: boolean;
-  /** Somebody has let it go on from where it waits. */
-  readonly promoted: boolean;
-  /** Somebody wants a failed one to try again. */
-  readonly retry: boolean;
-  /** Failures of new replicas that a retry forgave. */
-  readonly forgiven: number;
-  /** The best that was seen, and when: the deadline counts from there. */
-  readonly progress: number;
-  readonly progressAtMs: number;
-  /** When a blue/green rollout switched. */
-  readonly switchedAtMs?: number;
-  /** It goes back from this version, which failed; 0: it does not. */
-  readonly rollsBack: number;
-  /** When what it waits for by time has passed. */
-  readonly untilMs?: number;
-}
-
-/** The state of a workload that has never been rolled out. */
-export const NO_ROLLOUT: RolloutState = {
-  phase: 'starting',
-  reason: '',
-  version: 0,
-  fromVersion: 0,
-  activeVersion: 0,
-  strategy: 'rollingUpdate',
-  startedAtMs: 0,
-  stagesDone: 0,
-  waitsForPromotion: false,
-  promoted: false,
-  retry: false,
-  forgiven: 0,
-  progress: 0,
-  progressAtMs: 0,
-  rollsBack: 0,
-};
-
-/** Everything a rollout's next move depends on. */
-export interface RolloutSituation {
-  readonly settings: RolloutSettings;
-  /** The version that is wanted, as the history counts. */
-  readonly version: number;
-  /** The oldest version with the same template: replicas of the one are as good as those of the other. */
-  readonly canonical: (version: number) => number;
-  /** Limits and replicas, whose versions are canonical ones. */
-  readonly observed: Omit<RolloutObserved, 'version' | 'strategy' | 'baseVersion' | 'paused'>;
-  readonly pausedByUser: boolean;
-  /** Restarts and failures of the replicas that this rollout has made. */
-  readonly failures: number;
-  /** The spec changed since the last decision: what is wanted now may take its own time. */
-  readonly changed: boolean;
-  readonly nowMs: number;
-}
-
-/** Something that people are told of. */
-export interface RolloutNews {
-  readonly kind: 'started' | 'completed' | 'failed' | 'rolledBack' | 'paused' | 'resumed' | 'stageReached' | 'switched';
-  readonly message: string;
-}
-
-/** What is to be done, and what is to be remembered. */
-export interface RolloutAdvance {
-  readonly state: RolloutState;
-  /** What the planner was asked, for explanations. */
-  readonly observed: RolloutObserved;
-  readonly decision: RolloutDecision;
-  /** Make this version's template the newest one, instead of taking the steps. */
-  readonly rollBackTo?: number;
-  readonly news: readonly RolloutNews[];
-  /** When time alone changes the answer. */
-  readonly wakeAtMs?: number;
-}
+import type { RolloutObserved, RolloutStrategy } from './observed.js';
+import { NO_ROLLOUT, isFirst, isSettled, readyOf, textOfMs, without } from './rollout-state.js';
+import type { RolloutAdvance, RolloutNews, RolloutSettings, RolloutSituation, RolloutState } from './rollout-state.js';
+import { passStages, reasonOf } from './stages.js';
 
 /**
  * Takes a rollout one decision further: begins it, passes its canary steps, lets it fail, and asks the planner for the next
@@ -164,11 +51,6 @@ const STAND_STILL: RolloutDecision = {
   reason: { kind: 'paused', text: 'goes back to the version before' },
   wakeOn: { kind: 'spec' },
 };
-
-const isSettled = ({ phase }: RolloutState): boolean => phase === 'completed' || phase === 'rolledBack';
-
-/** A first deployment has nothing to go back to, and nothing to protect: when it fails it goes on trying. */
-const isFirst = ({ fromVersion }: RolloutState): boolean => fromVersion === 0;
 
 function begun(state: RolloutState, situation: RolloutSituation, news: RolloutNews[]): RolloutState {
   const { version, settings, nowMs, canonical } = situation;
@@ -237,58 +119,6 @@ function goesBack(state: RolloutState, { settings, canonical }: RolloutSituation
   if (settings.onFailure !== 'rollback' || isFirst(state) || state.rollsBack !== 0) return false;
   return canonical(state.fromVersion) !== canonical(state.version);
 }
-
-/** Passes the canary steps that are done. @returns How many replicas may run the new version; undefined: all. */
-function passStages(
-  state: RolloutState,
-  situation: RolloutSituation,
-  news: RolloutNews[],
-): { readonly state: RolloutState; readonly updated?: number } {
-  const { settings, observed, nowMs, pausedByUser } = situation;
-  const { stages } = settings;
-  if (isSettled(state) || isFirst(state) || state.strategy !== 'rollingUpdate') return { state };
-  let next = state;
-  for (let index = next.stagesDone; index < stages.length; index += 1) {
-    const stage = stages[index];
-    if (stage === undefined) break;
-    const updated = sizeOf(stage, observed.want);
-    if (readyOf(situation) < updated || next.phase === 'failed' || pausedByUser) {
-      const lostIt = next.stageReachedAtMs !== undefined && readyOf(situation) < updated;
-      next = lostIt
-        ? { ...without(next, 'stageReachedAtMs'), waitsForPromotion: false, promoted: false, progressAtMs: nowMs }
-        : next;
-      return { state: next, updated };
-    }
-    if (next.stageReachedAtMs === undefined) {
-      next = { ...next, stageReachedAtMs: nowMs, progressAtMs: nowMs, waitsForPromotion: stage.wait === 'promotion' };
-      const waits = stage.wait === 'promotion' ? 'waits for a promotion' : `waits ${textOfMs(stage.wait.ms)}`;
-      const text = `step ${index + 1} of ${stages.length}: ${updated} of ${observed.want} replicas run version ${state.version}`;
-      news.push({ kind: 'stageReached', message: `${text}; ${waits}` });
-    }
-    const over = stage.wait === 'promotion' ? next.promoted : nowMs - (next.stageReachedAtMs ?? nowMs) >= stage.wait.ms;
-    // Said anew each time: a stop that is not confirmed hides it for a while.
-    if (!over) return { state: { ...next, waitsForPromotion: stage.wait === 'promotion' }, updated };
-    next = {
-      ...without(next, 'stageReachedAtMs'),
-      stagesDone: index + 1,
-      waitsForPromotion: false,
-      promoted: false,
-      progressAtMs: nowMs,
-    };
-  }
-  return { state: next };
-}
-
-const sizeOf = ({ size }: RolloutStage, want: number): number =>
-  Math.min(want, 'replicas' in size ? size.replicas : Math.ceil((size.percent * want) / 100));
-
-/** Freshly ready replicas of the wanted version. */
-function readyOf({ observed, version, canonical }: RolloutSituation): number {
-  const wanted = canonical(version);
-  return observed.replicas.filter((replica) => replica.ready && isStaying(replica) && replica.version === wanted).length;
-}
-
-const isStaying = ({ lost, desired }: RolloutReplica): boolean => !lost && desired === 'running';
 
 function observedOf(state: RolloutState, situation: RolloutSituation, updated: number | undefined): RolloutObserved {
   const { canonical, observed, pausedByUser } = situation;
@@ -395,15 +225,6 @@ function completed(state: RolloutState, news: RolloutNews[]): RolloutState {
   };
 }
 
-function reasonOf(state: RolloutState, { settings, observed }: RolloutSituation, text: string): string {
-  const stage = settings.stages[state.stagesDone];
-  if (state.strategy !== 'rollingUpdate' || isFirst(state) || stage === undefined) return text;
-  const step = `step ${state.stagesDone + 1} of ${settings.stages.length}`;
-  if (state.stageReachedAtMs === undefined) return `${step}${text === '' ? '' : `: ${text}`}`;
-  const reached = `${step}: ${sizeOf(stage, observed.want)} of ${observed.want} replicas run version ${state.version}`;
-  return `${reached}; waits ${stage.wait === 'promotion' ? 'for a promotion' : `${textOfMs(stage.wait.ms)} since they were ready`}`;
-}
-
 /** When the step, the pause or the deadline it is in ends. */
 function dueAt(state: RolloutState, settings: RolloutSettings): number | undefined {
   if (state.phase !== 'inProgress') return undefined;
@@ -422,15 +243,3 @@ function wakeAt(state: RolloutState, { settings, nowMs }: RolloutSituation): num
 
 /** Wall clocks are set now and then: nothing is waited for longer without another look. */
 const MAX_WAKE_MS = 60_000;
-
-function without(state: RolloutState, ...keys: readonly ('untilMs' | 'stageReachedAtMs' | 'switchedAtMs')[]): RolloutState {
-  const rest: { -readonly [Key in keyof RolloutState]: RolloutState[Key] } = { ...state };
-  for (const key of keys) delete rest[key];
-  return rest;
-}
-
-/** `90s`, `10m`, `250ms`. */
-export function textOfMs(ms: number): string {
-  if (ms >= 60_000 && ms % 60_000 === 0) return `${ms / 60_000}m`;
-  return ms >= 1_000 ? `${Math.round(ms / 100) / 10}s` : `${ms}ms`;
-}

@@ -5,7 +5,8 @@ export { impossibleLimits, resolveLimits, validateVoluntaryStop } from './limits
 export type { RolloutLimits, RolloutLimitsSpec, VoluntaryStop } from './limits.js';
 export { layOut } from './lay-out.js';
 export type { LaidOut, LaidOutStep, LayOutGrants, LayOutVerdict } from './lay-out.js';
-export { NO_ROLLOUT, advanceRollout, textOfMs } from './advance.js';
+export { advanceRollout } from './advance.js';
+export { NO_ROLLOUT, textOfMs } from './rollout-state.js';
 export type {
   RolloutAdvance,
   RolloutNews,
@@ -14,4 +15,4 @@ export type {
   RolloutSituation,
   RolloutStage,
   RolloutState,
-} from './advance.js';
+} from './rollout-state.js';
