@@ -64,10 +64,10 @@ const arbOther: fc.Arbitrary<Write> = fc.oneof(
     id: of,
     value: version === undefined ? undefined : create(ControlRecordSchema, { uid: of, activeVersion: version }),
   })),
-  fc.tuple(fc.constantFrom('n1', 'n2'), kept(fc.boolean())).map(([id, cordoned]): Write => ({
+  fc.tuple(fc.constantFrom('n1', 'n2'), kept(fc.boolean())).map(([id, draining]): Write => ({
     kind: 'node',
     id,
-    value: cordoned === undefined ? undefined : create(NodeRecordSchema, { id, cordoned }),
+    value: draining === undefined ? undefined : create(NodeRecordSchema, { id, cordoned: true, draining }),
   })),
 );
 const arbWrites = fc.array(fc.oneof(arbReplica, arbReplica, arbReplica, arbVersion, arbEvent, arbName, arbOther), {
@@ -144,6 +144,7 @@ function expectSame(view: IndexedView, model: ReadonlyMap<string, Stored<RecordO
     [...ids].map(({ value }) => value.uid ?? value.id ?? '').sort();
   expect(sorted(view.workloads())).toEqual(sorted(all('workload')));
   expect(sorted(view.nodes())).toEqual(sorted(all('node')));
+  expect(sorted(view.drainingNodes())).toEqual(sorted(all('node').filter(({ value }) => value.draining)));
   expect(view.events().map(({ id }) => id)).toEqual(
     all('event')
       .map(({ value }) => value.id)

@@ -5,7 +5,6 @@ export type { EffectiveNode } from './effective-node.js';
 export { NodeDirectory } from './node-directory.js';
 export type { NodeDirectoryOptions, NodeSoftStatus } from './node-directory.js';
 export { Planner, impossibleLimitsOf } from './planner.js';
-export { PlanAhead } from './plan-ahead.js';
 export type { PlanSubject } from './plan-ahead.js';
 export type { PlannerDeps } from './planner.js';
 export { WorkloadReader } from './workload-reader.js';

@@ -14,10 +14,9 @@ import {
   type WaitReason,
 } from '@cloudless/rollout';
 import type { NodeDirectory } from './node-directory.js';
-import { decideAny, decideBound, decideWhole, type PlacementDecision } from './placement-decision.js';
+import { PlacesAhead } from './places-ahead.js';
 import { toRolloutInput } from './rollout-input.js';
 import { keepRolloutState, toRolloutState, toSettings } from './rollout-state.js';
-import { toPlacementRequest } from './scheduler-input.js';
 import { stillWanted } from './workload-pass.js';
 import type { WorldAhead } from './world-ahead.js';
 
@@ -64,12 +63,8 @@ export function takeMoves(world: WorldAhead, deps: MovesAheadDeps, workload: Wor
 /** One workload on its way. */
 class Course {
   private readonly steps: MoveAhead[] = [];
-  private readonly placements: { nodeId: string; score: number }[] = [];
-  /** There or made, and without a node so far. */
-  private homeless: readonly ReplicaRecord[] = [];
-  private unplacedReason = '';
-  private unknown = 0;
-  private versions: ReadonlyMap<string, number> = new Map();
+  private readonly places: PlacesAhead;
+  private present: ReadonlyMap<string, ReplicaRecord> = new Map();
   private state: RolloutState;
   private nowMs: number;
   private stuck: string | undefined;
@@ -79,6 +74,7 @@ class Course {
     private readonly deps: MovesAheadDeps,
     private readonly workload: WorkloadRecord,
   ) {
+    this.places = new PlacesAhead(world, workload);
     this.state = toRolloutState(world.controlOf(workload.uid));
     this.nowMs = deps.clock.wallTime();
   }
@@ -88,9 +84,9 @@ class Course {
     const waiting = this.world
       .replicasOf(uid)
       .filter(({ desiredRunning, nodeId, phase }) => desiredRunning && nodeId === '' && phase === Phase.PENDING);
-    this.unplacedReason = shortReason(waiting[0]?.reason ?? '');
     const { observed } = this.advance();
-    this.world.put(uid, [...this.place(waiting, observed), ...this.homeless]);
+    const placed = this.places.take(waiting, observed);
+    this.world.put(uid, [...placed, ...this.places.homeless]);
     let turns = 0;
     while (turns < MAX_TURNS && this.turn()) turns += 1;
     if (turns === MAX_TURNS) this.stuck = 'more would follow than a plan works out';
@@ -99,10 +95,10 @@ class Course {
     const [first] = this.steps;
     return {
       steps: this.steps,
-      placements: this.placements,
-      unplaced: this.homeless.length,
-      unplacedReason: this.homeless.length === 0 ? '' : this.unplacedReason,
-      unknown: this.unknown,
+      placements: this.places.placements,
+      unplaced: this.places.homeless.length,
+      unplacedReason: this.places.homeless.length === 0 ? '' : this.places.reason,
+      unknown: this.places.unknown,
       lowestReady: this.steps.reduce((lowest, { ready }) => Math.min(lowest, ready), first?.ready ?? untouched.lowestReady),
       highestLive: this.steps.reduce((highest, { live }) => Math.max(highest, live), first?.live ?? untouched.highestLive),
       minAvailable: observed.minAvailable,
@@ -116,7 +112,7 @@ class Course {
     const laid = layOut(observed).steps;
     // With some that have no node the layout, where everything becomes ready, holds for what is decided now only.
     const now = decision.kind === 'steps' ? laid.filter((step) => step.decision === 0) : [];
-    const taken = this.take(this.homeless.length === 0 ? laid : now, observed);
+    const taken = this.take(this.places.homeless.length === 0 ? laid : now, observed);
     if (taken > 0) {
       this.state = state;
       return true;
@@ -185,7 +181,7 @@ class Course {
   private take(steps: readonly LaidOutStep[], observed: RolloutObserved): number {
     const stopped = new Set<string>();
     const placed: ReplicaRecord[] = [];
-    this.versions = new Map(this.world.replicasOf(this.workload.uid).map(({ id, version }) => [id, version]));
+    this.present = new Map(this.world.replicasOf(this.workload.uid).map((replica) => [replica.id, replica]));
     let taken = 0;
     while (taken < steps.length) {
       const end = endOfDecision(steps, taken);
@@ -193,15 +189,15 @@ class Course {
       placed.push(...this.takeDecision(steps.slice(taken, end), stopped, observed));
       taken = end;
       // What comes after it counts on all of these being ready.
-      if (this.homeless.length > 0) break;
+      if (this.places.homeless.length > 0) break;
     }
-    this.world.settle(this.workload.uid, stopped, [...placed, ...this.homeless]);
+    this.world.settle(this.workload.uid, stopped, [...placed, ...this.places.homeless]);
     return taken;
   }
 
   /** Room is taken before any is freed, as stops take their time; what found none tries again after that. */
   private takeDecision(steps: readonly LaidOutStep[], stopped: Set<string>, observed: RolloutObserved): readonly ReplicaRecord[] {
-    const wanted = [...this.homeless];
+    const wanted = [...this.places.homeless];
     const freed: string[] = [];
     for (const { step, ready, live } of steps) {
       if (step.kind === 'createReplica') {
@@ -210,50 +206,16 @@ class Course {
         wanted.push(this.world.makeReplica(this.workload, step.version, step.nodeId ?? ''));
       } else if (step.kind === 'stopReplica') {
         this.steps.push({ description: `stop 1 of version ${this.versionOf(step.replicaId)}`, ready, live });
+        const leaving = this.present.get(step.replicaId);
+        if (leaving !== undefined) this.world.leave(this.workload, leaving);
         stopped.add(step.replicaId);
         freed.push(step.replicaId);
       }
     }
     const staying = wanted.filter(({ id }) => !stopped.has(id));
-    const placed = this.place(staying, observed);
+    const placed = this.places.take(staying, observed);
     for (const replicaId of freed) this.world.release(replicaId);
-    return freed.length > 0 ? [...placed, ...this.place(this.homeless, observed)] : placed;
-  }
-
-  /** Gives replicas nodes as the placer does; those that find none are the homeless then. */
-  private place(replicas: readonly ReplicaRecord[], observed: RolloutObserved): readonly ReplicaRecord[] {
-    const placed: ReplicaRecord[] = [];
-    const homeless: ReplicaRecord[] = [];
-    for (const [version, group] of groupByVersion(replicas, (number) => this.canonical(number))) {
-      if (!this.world.mayLook()) {
-        this.unknown += group.length;
-        placed.push(...group.map((replica) => this.world.placeReplica(this.workload, replica, '')));
-        continue;
-      }
-      for (const { replica, outcome } of this.decide(version, group, observed).decided) {
-        if ('reason' in outcome) {
-          homeless.push(replica.value);
-          this.unplacedReason = shortReason(outcome.reason);
-        } else {
-          this.placements.push({ nodeId: outcome.nodeId, score: outcome.score });
-          placed.push(this.world.placeReplica(this.workload, replica.value, outcome.nodeId));
-        }
-      }
-    }
-    this.homeless = homeless;
-    return placed;
-  }
-
-  private decide(version: number, group: readonly ReplicaRecord[], { strategy, want }: RolloutObserved): PlacementDecision {
-    const { cluster, view } = this.world;
-    const { uid, spec } = this.workload;
-    const request = toPlacementRequest(this.workload, view.version(uid, version)?.template ?? spec ?? create(WorkloadSpecSchema));
-    const replicas = group.map((value) => ({ value, revision: 0n }));
-    if (group.some(({ onlyNodeId }) => onlyNodeId !== '')) return decideBound(cluster, request, replicas);
-    const isNewSet = strategy?.kind === 'blueGreen' && version !== strategy.activeVersion;
-    return isNewSet
-      ? decideWhole(cluster, request, replicas, { size: want, missing: group.length, complete: true })
-      : decideAny(cluster, request, replicas, group.length);
+    return freed.length > 0 ? [...placed, ...this.places.take(this.places.homeless, observed)] : placed;
   }
 
   /** The rollout is as far as its moves have brought it. */
@@ -284,13 +246,8 @@ class Course {
   }
 
   private versionOf(replicaId: string): number {
-    return this.versions.get(replicaId) ?? this.workload.version;
+    return this.present.get(replicaId)?.version ?? this.workload.version;
   }
-}
-
-/** The reason of a replica as the plan tells it. */
-function shortReason(reason: string): string {
-  return reason.replace(/^no node fits: /, '');
 }
 
 /** The steps of one decision may be taken in any order. A switch ends the way for now: what is kept after it, its own state says. */
@@ -300,18 +257,4 @@ function endOfDecision(steps: readonly LaidOutStep[], from: number): number {
   let end = from;
   for (let next = steps[end]; next !== undefined && isMove(next); next = steps[end]) end += 1;
   return end;
-}
-
-function groupByVersion(
-  replicas: readonly ReplicaRecord[],
-  canonical: (version: number) => number,
-): ReadonlyMap<number, readonly ReplicaRecord[]> {
-  const groups = new Map<number, ReplicaRecord[]>();
-  for (const replica of replicas) {
-    const version = canonical(replica.version);
-    const group = groups.get(version);
-    if (group === undefined) groups.set(version, [replica]);
-    else group.push(replica);
-  }
-  return groups;
 }

@@ -58,7 +58,7 @@ export class PlanAhead {
       generation: current?.generation ?? 0n,
       warnings: [
         ...(newVersion ? supersedes(control, planned.version) : []),
-        ...(newVersion ? cannotBeKept(subject.spec) : []),
+        ...(changes.length > 0 ? cannotBeKept(subject.spec) : []),
         ...restWarnings(moves, `${counted(moves.unplaced)} would find no node`),
       ],
     });

@@ -103,6 +103,13 @@ export class WorldAhead {
     return [...candidates].filter((uid) => this.replicasOf(uid).some(staysThere));
   }
 
+  /** A replica is asked to stop: it holds its resources still, and no longer counts where the workload is spread. */
+  leave(workload: WorkloadRecord, replica: ReplicaRecord): void {
+    const template = this.view.version(workload.uid, replica.version)?.template;
+    if (replica.nodeId === '' || template === undefined) return;
+    this.cluster.reserve({ ...toReservation(workload, replica, template), leaving: true });
+  }
+
   /** Frees what a replica holds, as its stop is confirmed. */
   release(replicaId: string): void {
     this.cluster.release(toReplicaId(replicaId));

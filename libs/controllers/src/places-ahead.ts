@@ -1,0 +1,81 @@
+import { create } from '@bufbuild/protobuf';
+import { WorkloadSpecSchema } from '@cloudless/api';
+import type { ReplicaRecord, WorkloadRecord } from '@cloudless/api/store';
+import { canonicalVersion } from '@cloudless/cluster-state';
+import type { RolloutObserved } from '@cloudless/rollout';
+import { decideAny, decideBound, decideWhole, type PlacementDecision } from './placement-decision.js';
+import { toPlacementRequest } from './scheduler-input.js';
+import type { WorldAhead } from './world-ahead.js';
+
+/** The places of a workload's new replicas in a world that is planned, by the placer's own decisions. */
+export class PlacesAhead {
+  readonly placements: { readonly nodeId: string; readonly score: number }[] = [];
+  /** There or made, and without a node so far. */
+  homeless: readonly ReplicaRecord[] = [];
+  /** Why the last of them found none. */
+  reason = '';
+  /** Replicas whose places were not worked out. */
+  unknown = 0;
+
+  constructor(
+    private readonly world: WorldAhead,
+    private readonly workload: WorkloadRecord,
+  ) {}
+
+  /** Gives replicas nodes as the placer does; those that find none are the homeless then. */
+  take(replicas: readonly ReplicaRecord[], observed: RolloutObserved): readonly ReplicaRecord[] {
+    const placed: ReplicaRecord[] = [];
+    const homeless: ReplicaRecord[] = [];
+    for (const [version, group] of groupByVersion(replicas, (number) =>
+      canonicalVersion(this.world.view, this.workload.uid, number),
+    )) {
+      if (!this.world.mayLook()) {
+        this.unknown += group.length;
+        placed.push(...group.map((replica) => this.world.placeReplica(this.workload, replica, '')));
+        continue;
+      }
+      for (const { replica, outcome } of this.decide(version, group, observed).decided) {
+        if ('reason' in outcome) {
+          homeless.push(replica.value);
+          this.reason = shortReason(outcome.reason);
+        } else {
+          this.placements.push({ nodeId: outcome.nodeId, score: outcome.score });
+          placed.push(this.world.placeReplica(this.workload, replica.value, outcome.nodeId));
+        }
+      }
+    }
+    this.homeless = homeless;
+    return placed;
+  }
+
+  private decide(version: number, group: readonly ReplicaRecord[], { strategy, want }: RolloutObserved): PlacementDecision {
+    const { cluster, view } = this.world;
+    const { uid, spec } = this.workload;
+    const request = toPlacementRequest(this.workload, view.version(uid, version)?.template ?? spec ?? create(WorkloadSpecSchema));
+    const replicas = group.map((value) => ({ value, revision: 0n }));
+    if (group.some(({ onlyNodeId }) => onlyNodeId !== '')) return decideBound(cluster, request, replicas);
+    const isNewSet = strategy?.kind === 'blueGreen' && version !== strategy.activeVersion;
+    return isNewSet
+      ? decideWhole(cluster, request, replicas, { size: want, missing: group.length, complete: true })
+      : decideAny(cluster, request, replicas, group.length);
+  }
+}
+
+/** The reason of a replica as the plan tells it. */
+function shortReason(reason: string): string {
+  return reason.replace(/^no node fits: /, '');
+}
+
+function groupByVersion(
+  replicas: readonly ReplicaRecord[],
+  canonical: (version: number) => number,
+): ReadonlyMap<number, readonly ReplicaRecord[]> {
+  const groups = new Map<number, ReplicaRecord[]>();
+  for (const replica of replicas) {
+    const version = canonical(replica.version);
+    const group = groups.get(version);
+    if (group === undefined) groups.set(version, [replica]);
+    else group.push(replica);
+  }
+  return groups;
+}
