@@ -10,7 +10,7 @@ export interface LaidOutStep {
   readonly step: RolloutStep | { readonly kind: 'stepReached'; readonly updated: number };
   /** Index of the decision it belongs to; the steps of one decision may be taken in any order. */
   readonly decision: number;
-  /** Freshly ready replicas guaranteed after this step; under blue/green only those of the active version. */
+  /** Freshly ready replicas after this step, if what starts becomes ready before the next decision; under blue/green of the active version. */
   readonly ready: number;
   /** Live replicas after this step, those still stopping included. */
   readonly live: number;

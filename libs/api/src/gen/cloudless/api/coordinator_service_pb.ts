@@ -527,7 +527,8 @@ export type WorkloadPlan = Message<"cloudless.api.WorkloadPlan"> & {
   unplacedReason: string;
 
   /**
-   * The moves in order, with the guaranteed ready count after each.
+   * The moves in order, with the ready count after each if what starts becomes ready before the next decision; `min_available` is kept
+   * in any case.
    *
    * @generated from field: repeated cloudless.api.PlannedStep steps = 7;
    */

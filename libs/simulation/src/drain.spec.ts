@@ -1,0 +1,444 @@
+import { durationFromMs, type Duration } from '@bufbuild/protobuf/wkt';
+import {
+  DrainStatus_Phase as DrainPhase,
+  ReplicaStatus_Phase as Phase,
+  Taint_Effect as Effect,
+  type DrainStatus,
+  type Node,
+} from '@cloudless/api';
+import { clusterOf, createWeb, readWeb } from './support.js';
+import type { TestCluster } from './index.js';
+
+/** Ready at once, and stopped at once unless an agent takes its time. */
+const QUICK = { rollout: { minReadyDuration: durationFromMs(0) } };
+const fullFloor = (replicas: number) => ({ replicas, rollout: { ...QUICK.rollout, minAvailable: replicas } });
+
+const readNode = (cluster: TestCluster, nodeId: string): Promise<Node> => cluster.until(() => cluster.client.getNode({ nodeId }));
+const drainOf = async (cluster: TestCluster, nodeId: string): Promise<DrainStatus | undefined> =>
+  (await readNode(cluster, nodeId)).status?.drain;
+const drain = (cluster: TestCluster, nodeId: string, terms: { deadline?: Duration; force?: boolean } = {}): Promise<Node> =>
+  cluster.until(() => cluster.client.drainNode({ nodeId, ...terms }));
+const drainAtOnce = (cluster: TestCluster, ...nodeIds: string[]): Promise<Node[]> =>
+  cluster.until(() => Promise.all(nodeIds.map((nodeId) => cluster.client.drainNode({ nodeId }))));
+const messagesOf = (cluster: TestCluster, ...reasons: string[]): string[] =>
+  cluster.state
+    .view()
+    .events()
+    .filter(({ reason }) => reasons.includes(reason))
+    .map(({ message }) => message);
+
+/** Lets time pass, and gives the lowest count of ready replicas seen meanwhile. */
+async function lowestReady(cluster: TestCluster, forMs: number, stepMs = 10): Promise<number> {
+  let lowest = Number.POSITIVE_INFINITY;
+  for (let passed = 0; passed < forMs; passed += stepMs) {
+    await cluster.advance(stepMs);
+    lowest = Math.min(lowest, (await readWeb(cluster)).status?.readyReplicas ?? 0);
+  }
+  return lowest;
+}
+
+async function nodesInUse(cluster: TestCluster): Promise<readonly string[]> {
+  const { status } = await readWeb(cluster);
+  return [...new Set(status?.replicas.filter(({ ready }) => ready).map(({ nodeId }) => nodeId))].sort();
+}
+
+/** Two nodes for workload `web`, and every replica of it needs a node of its own with room: none is left over. */
+async function crowdedCluster(): Promise<TestCluster> {
+  const cluster = await clusterOf(2);
+  await createWeb(cluster, { ...fullFloor(2), resources: { requests: { cpuMillis: 3_000 } } });
+  await cluster.advance(1_000);
+  expect(await nodesInUse(cluster)).toEqual(['node-1', 'node-2']);
+  return cluster;
+}
+
+/** Follows the drain of a node: `seen` grows by each state that is another than the one before. */
+function watchDrain(cluster: TestCluster, nodeId: string) {
+  const seen: string[] = [];
+  const watch = new AbortController();
+  const following = (async () => {
+    for await (const { node } of cluster.client.watchNodes({ nodeId }, { signal: watch.signal })) {
+      const shown = node?.status?.drain;
+      if (shown === undefined) continue;
+      const text = `${DrainPhase[shown.phase]} ${shown.remaining}/${shown.total} ${shown.waiting.join()}`.trimEnd();
+      if (seen.at(-1) !== text) seen.push(text);
+    }
+  })();
+  const end = async (): Promise<readonly string[]> => {
+    watch.abort();
+    await expect(following).rejects.toThrow();
+    return seen;
+  };
+  return { seen, end };
+}
+
+describe('the drain of a node', () => {
+  it('moves what is there, shows how far it is, and is over when nothing is left', async () => {
+    const cluster = await clusterOf(3);
+    await createWeb(cluster, fullFloor(6));
+    await cluster.advance(1_000);
+    const started = await drain(cluster, 'node-1');
+    expect(started).toMatchObject({ cordoned: true, draining: true });
+    expect(started.status?.drain).toMatchObject({ phase: DrainPhase.DRAINING, force: false, total: 2, remaining: 2 });
+    expect(await lowestReady(cluster, 3_000)).toBe(6);
+    expect(await readNode(cluster, 'node-1')).toMatchObject({ cordoned: true, draining: true });
+    expect(await drainOf(cluster, 'node-1')).toMatchObject({ phase: DrainPhase.DRAINED, total: 2, remaining: 0, waiting: [] });
+    expect(messagesOf(cluster, 'NodeDraining', 'NodeDrained')).toEqual([
+      'node node-1 is being drained: 2 replicas to move',
+      'node node-1 is drained: nothing is left of the 2 replicas it held; it stays cordoned until it is uncordoned',
+    ]);
+  });
+
+  it('of an empty node is over at once, and is not begun again by asking again', async () => {
+    const cluster = await clusterOf(1);
+    await drain(cluster, 'node-1');
+    await cluster.advance(100);
+    await drain(cluster, 'node-1');
+    await drain(cluster, 'node-1', { deadline: durationFromMs(1) });
+    await cluster.advance(100);
+    expect(await drainOf(cluster, 'node-1')).toMatchObject({ phase: DrainPhase.DRAINED, total: 0 });
+    expect(messagesOf(cluster, 'NodeDraining', 'NodeDrainChanged', 'NodeDrained', 'NodeDrainFailed')).toHaveLength(2);
+  });
+
+  it('gets other terms by another call, and keeps them when that says nothing', async () => {
+    const cluster = await crowdedCluster();
+    await drain(cluster, 'node-1', { deadline: durationFromMs(60_000) });
+    const { deadline } = (await drainOf(cluster, 'node-1'))!;
+    await drain(cluster, 'node-1');
+    expect((await drainOf(cluster, 'node-1'))?.deadline).toEqual(deadline);
+    await drain(cluster, 'node-1', { deadline: durationFromMs(600_000), force: true });
+    expect((await drainOf(cluster, 'node-1'))?.deadline?.seconds).toBe(deadline!.seconds + 540n);
+    await drain(cluster, 'node-1', { force: true });
+    await drain(cluster, 'node-1', { force: true });
+    const told = messagesOf(cluster, 'NodeDraining', 'NodeDrainChanged').map((text) =>
+      text.replaceAll(/\d{4}-[^ ,;]+Z/g, '<time>'),
+    );
+    expect(told).toEqual([
+      'node node-1 is being drained: 1 replica to move, by <time>, or it has failed',
+      'the drain of node node-1 goes on with other terms, by <time>; what is left then is stopped whatever must stay available',
+      'the drain of node node-1 goes on with other terms, at once and whatever must stay available',
+    ]);
+    await cluster.advance(1_000);
+    expect(await drainOf(cluster, 'node-1')).toMatchObject({ phase: DrainPhase.DRAINED, force: true });
+  });
+
+  it('waits and says why when there is no room elsewhere, and goes on when there is', async () => {
+    const cluster = await crowdedCluster();
+    await drain(cluster, 'node-1');
+    await cluster.advance(5_000);
+    const status = await drainOf(cluster, 'node-1');
+    expect(status).toMatchObject({ phase: DrainPhase.DRAINING, total: 1, remaining: 1 });
+    expect(status?.waiting).toEqual([
+      expect.stringMatching(
+        /^default\/web: 1 replica: 1 replacement has no node: no node fits: draining: 1 of 2 nodes, cpu: 1 of 2 nodes$/,
+      ),
+    ]);
+    await cluster.addNode('node-3');
+    expect(await lowestReady(cluster, 3_000)).toBe(2);
+    expect(await drainOf(cluster, 'node-1')).toMatchObject({ phase: DrainPhase.DRAINED });
+    expect(await nodesInUse(cluster)).toEqual(['node-2', 'node-3']);
+  });
+
+  it('fails at its deadline, says what was left, and moves nothing more', async () => {
+    const cluster = await crowdedCluster();
+    await drain(cluster, 'node-1', { deadline: durationFromMs(10_000) });
+    expect(await lowestReady(cluster, 9_500, 100)).toBe(2);
+    expect(await readNode(cluster, 'node-1')).toMatchObject({ draining: true });
+    expect(await lowestReady(cluster, 2_000)).toBe(2);
+    expect(await readNode(cluster, 'node-1')).toMatchObject({ draining: false, cordoned: true });
+    expect(await drainOf(cluster, 'node-1')).toMatchObject({ phase: DrainPhase.FAILED, total: 1, remaining: 1 });
+    expect(messagesOf(cluster, 'NodeDrainFailed')).toEqual([
+      expect.stringMatching(
+        /^the drain of node node-1 has failed: its deadline has passed with 1 of 1 replica left; .*Left: default\/web: 1 replica: 1 replacement has no node/,
+      ),
+    ]);
+    await cluster.addNode('node-3');
+    await cluster.advance(3_000);
+    expect(await nodesInUse(cluster)).toEqual(['node-1', 'node-2']); // nothing moves any more
+    expect((await readWeb(cluster)).status).toMatchObject({ totalReplicas: 2 });
+    await drain(cluster, 'node-1');
+    expect(await lowestReady(cluster, 3_000)).toBe(2);
+    expect(await drainOf(cluster, 'node-1')).toMatchObject({ phase: DrainPhase.DRAINED });
+  });
+
+  it('by force stops at once what the floor would keep', async () => {
+    const cluster = await crowdedCluster();
+    await drain(cluster, 'node-1', { force: true });
+    await cluster.advance(1_000);
+    expect(await drainOf(cluster, 'node-1')).toMatchObject({ phase: DrainPhase.DRAINED, force: true, remaining: 0 });
+    expect((await readWeb(cluster)).status).toMatchObject({ readyReplicas: 1 });
+    expect(messagesOf(cluster, 'ReplicasStopping')).toEqual([
+      '1 replica is asked to stop: the drain of their node is forced; 1 ready one stays, whatever the minimum of 2',
+    ]);
+  });
+
+  it('with a deadline and force keeps the floor until then, and what is left is stopped then', async () => {
+    const cluster = await crowdedCluster();
+    await drain(cluster, 'node-1', { deadline: durationFromMs(10_000), force: true });
+    expect(await lowestReady(cluster, 9_500, 100)).toBe(2);
+    expect(await drainOf(cluster, 'node-1')).toMatchObject({ phase: DrainPhase.DRAINING, remaining: 1 });
+    await cluster.advance(2_000);
+    expect(await drainOf(cluster, 'node-1')).toMatchObject({ phase: DrainPhase.DRAINED, remaining: 0 });
+    expect(messagesOf(cluster, 'NodeDrainFailed')).toEqual([]);
+  });
+
+  it('ends where it is when the node is uncordoned in the middle', async () => {
+    const cluster = await crowdedCluster();
+    await drain(cluster, 'node-1', { deadline: durationFromMs(10_000), force: true });
+    await cluster.advance(2_000);
+    const node = await cluster.until(() => cluster.client.uncordonNode({ nodeId: 'node-1' }));
+    expect(node).toMatchObject({ cordoned: false, draining: false });
+    expect(node.status?.drain).toBeUndefined();
+    expect(await lowestReady(cluster, 20_000, 100)).toBe(2);
+    expect(await nodesInUse(cluster)).toEqual(['node-1', 'node-2']);
+    expect((await readWeb(cluster)).status).toMatchObject({ totalReplicas: 2 }); // and the replacement is gone
+  });
+
+  it.each([
+    { name: 'and the drain goes on', terms: {}, phase: DrainPhase.DRAINING, ready: 2 },
+    {
+      name: 'and its deadline counts from its start',
+      terms: { deadline: durationFromMs(10_000) },
+      phase: DrainPhase.FAILED,
+      ready: 2,
+    },
+    { name: 'and force too', terms: { deadline: durationFromMs(10_000), force: true }, phase: DrainPhase.DRAINED, ready: 1 },
+  ])('the coordinator crashes in the middle, $name', async ({ terms, phase, ready }) => {
+    const cluster = await crowdedCluster();
+    await drain(cluster, 'node-1', terms);
+    await cluster.advance(5_000);
+    await cluster.restartCoordinator();
+    for (const nodeId of ['node-1', 'node-2']) await cluster.reconnect(nodeId);
+    await cluster.advance(4_000);
+    expect(await drainOf(cluster, 'node-1')).toMatchObject({ phase: DrainPhase.DRAINING, total: 1, remaining: 1 });
+    await cluster.advance(2_000);
+    expect(await drainOf(cluster, 'node-1')).toMatchObject({ phase });
+    expect((await readWeb(cluster)).status).toMatchObject({ readyReplicas: ready });
+    await cluster.addNode('node-3');
+    await cluster.advance(3_000);
+    expect((await readWeb(cluster)).status).toMatchObject({ readyReplicas: 2, totalReplicas: 2 });
+    if (phase !== DrainPhase.FAILED) expect(await drainOf(cluster, 'node-1')).toMatchObject({ phase: DrainPhase.DRAINED });
+  });
+
+  it('of a node that is removed while it is drained leaves nothing behind', async () => {
+    const cluster = await clusterOf(2);
+    await createWeb(cluster, { ...QUICK, replicas: 2 });
+    await cluster.advance(1_000);
+    await drain(cluster, 'node-1');
+    await cluster.advance(2_000);
+    cluster.agents.get('node-1')!.disconnect();
+    await cluster.until(() => cluster.client.removeNode({ nodeId: 'node-1' }));
+    await cluster.advance(1_000);
+    expect((await cluster.until(() => cluster.client.listNodes({}))).nodes.map(({ id }) => id)).toEqual(['node-2']);
+  });
+
+  it('waits for stops to be confirmed', async () => {
+    const cluster = await clusterOf(2);
+    await createWeb(cluster, { ...QUICK, replicas: 2 });
+    await cluster.advance(1_000);
+    const agent = cluster.agents.get('node-1')!;
+    agent.obeysStops = false;
+    await drain(cluster, 'node-1');
+    await cluster.advance(3_000);
+    expect(await drainOf(cluster, 'node-1')).toMatchObject({
+      phase: DrainPhase.DRAINING,
+      remaining: 1,
+      waiting: ['default/web: 1 replica: stopping (grace period)'],
+    });
+    for (const replicaId of agent.replicas.keys()) agent.change(replicaId, { phase: Phase.STOPPED });
+    await cluster.advance(100);
+    expect(await drainOf(cluster, 'node-1')).toMatchObject({ phase: DrainPhase.DRAINED });
+  });
+
+  it('a watch shows each step, and why it waits', async () => {
+    const cluster = await crowdedCluster();
+    const watch = watchDrain(cluster, 'node-1');
+    await cluster.advance(100);
+    await drain(cluster, 'node-1');
+    await cluster.advance(1_000);
+    await cluster.addNode('node-3');
+    await cluster.advance(1_000);
+    const seen = (await watch.end()).map((text) => text.replace(/no node: .*/, 'no node'));
+    expect(seen[0]).toBe('DRAINING 1/1 default/web: 1 replica: about to be replaced');
+    expect(seen).toContain('DRAINING 1/1 default/web: 1 replica: 1 replacement has no node');
+    expect(seen).toContain('DRAINING 1/1 default/web: 1 replica: stopping (grace period)');
+    expect(seen.at(-1)).toBe('DRAINED 0/1');
+  });
+
+  it('a watch shows also a reason that has changed elsewhere', async () => {
+    const cluster = await clusterOf(2);
+    const rollout = { minReadyDuration: durationFromMs(3_000), minAvailable: 2 };
+    await createWeb(cluster, { replicas: 2, rollout, resources: { requests: { cpuMillis: 3_000 } } });
+    await cluster.advance(5_000);
+    const watch = watchDrain(cluster, 'node-1');
+    await drain(cluster, 'node-1');
+    await cluster.advance(1_000);
+    expect(watch.seen.at(-1)).toContain('draining: 1 of 2 nodes, cpu: 1 of 2 nodes');
+    await cluster.addNode('node-3', { capacity: { cpuMillis: 1_000, memoryBytes: 8n * 1024n ** 3n } });
+    await cluster.advance(1_000);
+    expect(watch.seen.at(-1)).toContain('cpu: 2 of 3 nodes, draining: 1 of 3 nodes');
+    await cluster.addNode('node-4');
+    await cluster.advance(1_000);
+    expect(watch.seen.at(-1)).toContain('default/web: 1 replica: 2 of 2 replicas count as ready; 1 not for long enough');
+    await cluster.advance(4_000);
+    expect((await watch.end()).at(-1)).toBe('DRAINED 0/1');
+  });
+
+  it('tells of at most twenty workloads', async () => {
+    const cluster = await clusterOf(1);
+    for (let number = 32; number >= 10; number -= 1) {
+      await cluster.until(() => cluster.client.createWorkload({ name: `w${number}`, spec: { command: ['serve'] } }));
+    }
+    await cluster.advance(1_000);
+    const { waiting = [] } = (await drain(cluster, 'node-1')).status?.drain ?? {};
+    expect(waiting).toHaveLength(21);
+    expect([waiting[0], waiting[20]]).toEqual([expect.stringMatching(/^default\/w10: 1 replica: /), 'and 3 more workloads']);
+  });
+});
+
+describe('several drains at once', () => {
+  it('keep the floor of a workload that is on all of them', async () => {
+    const cluster = await clusterOf(5);
+    await createWeb(cluster, { ...QUICK, replicas: 10, rollout: { ...QUICK.rollout, minAvailable: 9 } });
+    await cluster.advance(1_000);
+    await drainAtOnce(cluster, 'node-1', 'node-2', 'node-3');
+    expect(await lowestReady(cluster, 5_000)).toBeGreaterThanOrEqual(9);
+    for (const nodeId of ['node-1', 'node-2', 'node-3']) {
+      expect(await drainOf(cluster, nodeId)).toMatchObject({ phase: DrainPhase.DRAINED, remaining: 0 });
+    }
+    expect(await nodesInUse(cluster)).toEqual(['node-4', 'node-5']);
+  });
+
+  it('of every node there is wait and say why, until one is given back', async () => {
+    const cluster = await clusterOf(3);
+    await createWeb(cluster, { ...QUICK, replicas: 3, rollout: { ...QUICK.rollout, minAvailable: 2 } });
+    await cluster.advance(1_000);
+    await drainAtOnce(cluster, 'node-1', 'node-2', 'node-3');
+    expect(await lowestReady(cluster, 10_000, 100)).toBeGreaterThanOrEqual(2);
+    const left = await Promise.all(['node-1', 'node-2', 'node-3'].map((nodeId) => drainOf(cluster, nodeId)));
+    const waiting = left.filter((status) => status?.phase === DrainPhase.DRAINING).flatMap((status) => status?.waiting ?? []);
+    expect(waiting.length).toBeGreaterThanOrEqual(2);
+    for (const line of waiting) expect(line).toMatch(/no node: no node fits: draining: 3 of 3 nodes$/);
+    await cluster.until(() => cluster.client.uncordonNode({ nodeId: 'node-2' }));
+    expect(await lowestReady(cluster, 5_000)).toBeGreaterThanOrEqual(2);
+    expect(await nodesInUse(cluster)).toEqual(['node-2']);
+    for (const nodeId of ['node-1', 'node-3'])
+      expect(await drainOf(cluster, nodeId)).toMatchObject({ phase: DrainPhase.DRAINED });
+  });
+
+  it.each([1, 2, 3])('and a rollout in the middle keep the floor of all of it (seed %i)', async (seed) => {
+    const cluster = await clusterOf(5, { seed });
+    await createWeb(cluster, { replicas: 8, rollout: { minReadyDuration: durationFromMs(200), minAvailable: 7 } });
+    await cluster.advance(2_000);
+    await cluster.until(() => cluster.client.updateWorkload({ name: 'web', spec: { env: { RELEASE: '2' } } }));
+    await cluster.advance(seed * 150);
+    await drainAtOnce(cluster, 'node-1', 'node-2');
+    await cluster.until(() => cluster.client.scaleWorkload({ name: 'web', replicas: 9 }));
+    expect(await lowestReady(cluster, 20_000, 20)).toBeGreaterThanOrEqual(7);
+    const { status } = await readWeb(cluster);
+    expect(status).toMatchObject({ readyReplicas: 9, updatedReplicas: 9, totalReplicas: 9 });
+    expect(await nodesInUse(cluster)).toEqual(['node-3', 'node-4', 'node-5']);
+    for (const nodeId of ['node-1', 'node-2'])
+      expect(await drainOf(cluster, nodeId)).toMatchObject({ phase: DrainPhase.DRAINED });
+  });
+});
+
+describe('a NO_EXECUTE taint', () => {
+  const evil = { key: 'evil', value: 'yes', effect: Effect.NO_EXECUTE };
+  const taint = (cluster: TestCluster, nodeId: string): Promise<Node> =>
+    cluster.until(() => cluster.client.updateNode({ nodeId, setTaints: [evil] }));
+  const webWith = async (tolerations: readonly object[], seed = 1): Promise<TestCluster> => {
+    const cluster = await clusterOf(3, { seed });
+    await createWeb(cluster, { ...fullFloor(3), placement: { tolerations } });
+    await cluster.advance(1_000);
+    expect(await nodesInUse(cluster)).toEqual(['node-1', 'node-2', 'node-3']);
+    return cluster;
+  };
+
+  it('moves what does not tolerate it, within the floor, and says so', async () => {
+    const cluster = await webWith([]);
+    await taint(cluster, 'node-1');
+    expect(await lowestReady(cluster, 3_000)).toBe(3);
+    expect(await nodesInUse(cluster)).toEqual(['node-2', 'node-3']);
+    expect(await readNode(cluster, 'node-1')).toMatchObject({ cordoned: false, draining: false });
+    expect(messagesOf(cluster, 'ReplicasStopping')).toEqual([
+      '1 replica is asked to stop: they do not tolerate a taint of their node; 3 ready ones stay and at least 3 must',
+    ]);
+    const stopping = cluster.state
+      .view()
+      .events()
+      .find(({ reason }) => reason === 'ReplicasStopping')!;
+    expect(cluster.state.view().event(stopping.causeId)?.value.reason).toBe('NodeUpdated');
+  });
+
+  it('leaves what tolerates it where it is', async () => {
+    const cluster = await webWith([{ key: 'evil', value: 'yes' }]);
+    await taint(cluster, 'node-1');
+    await cluster.advance(60_000, 1_000);
+    expect(await nodesInUse(cluster)).toEqual(['node-1', 'node-2', 'node-3']);
+    expect(messagesOf(cluster, 'ReplicasStopping')).toEqual([]);
+  });
+
+  it('gives what tolerates it for a time that time from when it was set, also over a crash, and nothing new comes', async () => {
+    const cluster = await webWith([{ key: 'evil', value: 'yes', tolerationPeriod: durationFromMs(30_000) }]);
+    await taint(cluster, 'node-1');
+    await cluster.advance(15_000, 100);
+    await cluster.restartCoordinator();
+    for (const nodeId of cluster.agents.keys()) await cluster.reconnect(nodeId);
+    await cluster.advance(14_000, 100);
+    await cluster.until(() => cluster.client.scaleWorkload({ name: 'web', replicas: 4 }));
+    await cluster.advance(500);
+    expect(await nodesInUse(cluster)).toContain('node-1');
+    const onTainted = (await readWeb(cluster)).status?.replicas.filter(({ nodeId }) => nodeId === 'node-1');
+    expect(onTainted).toHaveLength(1);
+    expect(await lowestReady(cluster, 3_000)).toBeGreaterThanOrEqual(3);
+    expect(await nodesInUse(cluster)).toEqual(['node-2', 'node-3']);
+    await cluster.advance(60_000, 500);
+    expect(messagesOf(cluster, 'ReplicasStopping')).toHaveLength(1); // and it does not come and go
+  });
+
+  it('that is taken away in time moves nothing', async () => {
+    const cluster = await webWith([{ key: 'evil', value: 'yes', tolerationPeriod: durationFromMs(10_000) }]);
+    await taint(cluster, 'node-1');
+    await cluster.advance(8_000, 100);
+    await cluster.until(() => cluster.client.updateNode({ nodeId: 'node-1', removeTaints: ['evil'] }));
+    await cluster.advance(8_000, 100);
+    await taint(cluster, 'node-1'); // it counts anew
+    await cluster.advance(8_000, 100);
+    expect(await nodesInUse(cluster)).toEqual(['node-1', 'node-2', 'node-3']);
+    await cluster.advance(4_000, 100);
+    expect(await nodesInUse(cluster)).toEqual(['node-2', 'node-3']);
+  });
+
+  it('with another value counts anew', async () => {
+    const cluster = await webWith([{ key: 'evil', operator: 1, tolerationPeriod: durationFromMs(10_000) }]);
+    await taint(cluster, 'node-1');
+    await cluster.advance(8_000, 100);
+    const setTaints = [{ ...evil, value: 'very' }];
+    await cluster.until(() => cluster.client.updateNode({ nodeId: 'node-1', setTaints }));
+    await cluster.advance(8_000, 100);
+    await cluster.until(() => cluster.client.updateNode({ nodeId: 'node-1', setTaints, setLabels: { disk: 'ssd' } }));
+    expect(await nodesInUse(cluster)).toEqual(['node-1', 'node-2', 'node-3']);
+    await cluster.advance(4_000, 100); // the same taint set again is the same taint
+    expect(await nodesInUse(cluster)).toEqual(['node-2', 'node-3']);
+  });
+
+  it('of an agent counts from the hello that brought it, and not anew with the next', async () => {
+    const cluster = await webWith([{ key: 'evil', value: 'yes', tolerationPeriod: durationFromMs(10_000) }]);
+    const agent = cluster.agents.get('node-1')!;
+    const sayHello = async (hello: object): Promise<void> => {
+      agent.disconnect();
+      agent.hello = { zone: 'zone-1', ...hello };
+      await cluster.advance(100);
+      await cluster.reconnect('node-1');
+    };
+    await sayHello({ taints: [evil] });
+    await cluster.advance(6_000, 100);
+    await sayHello({ taints: [evil], labels: { disk: 'ssd' } });
+    await cluster.advance(3_000, 100);
+    expect(await nodesInUse(cluster)).toContain('node-1');
+    await cluster.advance(2_500, 100);
+    expect(await nodesInUse(cluster)).toEqual(['node-2', 'node-3']);
+    await sayHello({});
+    expect(cluster.state.view().node('node-1')?.value.taintsSince).toEqual({});
+  });
+});
