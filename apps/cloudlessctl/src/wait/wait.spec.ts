@@ -296,11 +296,14 @@ describe('--wait', () => {
     });
   });
 
-  it('connects again when the connection breaks', async () => {
+  it.each([
+    { when: 'breaks', states: [half, 'lost', 'lost', aWorkload()] as const },
+    { when: 'is gone right after the change', states: ['lost', aWorkload()] as const },
+  ])('connects again when the connection $when', async ({ states }) => {
     const clock = new ManualClock(NOW_MS);
     const running = runCli(scale, {
       clock,
-      coordinator: { scaleWorkload: () => aWorkload(), watchWorkloads: watching(half, 'lost', 'lost', aWorkload()) },
+      coordinator: { scaleWorkload: () => aWorkload(), watchWorkloads: watching(...states) },
     });
     let ended = false;
     void running.then(() => (ended = true));

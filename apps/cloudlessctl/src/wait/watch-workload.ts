@@ -52,6 +52,7 @@ async function* statesOf(session: Session, { namespace, name, uid }: Workload, s
     open: (afterRevision: bigint, options: CallOptions) =>
       session.client.watchWorkloads({ namespace, name, afterRevision }, options),
     onAnew: () => void (present = false),
+    hasAnswered: true, // it told what to watch
   };
   for await (const { kind, workload } of resumedWatch(session, watch, signal)) {
     if (kind === WatchWorkloadsResponse_Kind.PUT && workload?.uid === uid) {
