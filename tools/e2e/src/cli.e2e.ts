@@ -154,7 +154,7 @@ describe('apply', () => {
     const text = await output('apply', '-f', await manifest('applied.yaml', yaml('2')), '--wait');
     expect(text).toContain('  env["VERSION"]: "1" -> "2"\n');
     expect(text).toContain('  a new version: every replica is replaced\n');
-    expect(text).toMatch(/^ {2}1\. create 1 of version 2 \(at least 2 ready, 3 live\)$/m);
+    expect(text).toMatch(/^ {2}create 1 of version 2 +2 +1 +3$/m);
     expect(text).toMatch(/^ {2}lowest ready \d \(floor 1\), highest live 3$/m);
     expect(text).toContain('workload default/applied: updated\n');
     expect(text).toMatch(/workload default\/applied: 2 of 2 ready\n$/);

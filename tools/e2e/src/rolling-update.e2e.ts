@@ -1,111 +1,78 @@
-import { request } from 'node:http';
-import { ReplicaStatus_Phase, type EndpointSet } from '@cloudless/api';
-import { sleep } from '@cloudless/base';
-import { systemClock } from '@cloudless/system';
-import { RealCluster, SERVER_COMMAND } from './cluster.js';
+import { RealCluster } from './cluster.js';
+import { expectServed, liveIds, liveReplicas, rolledOut, underLoad, webSpec } from './rollout-tools.js';
 
 let cluster: RealCluster;
 beforeAll(async () => {
   cluster = await RealCluster.start();
+  await cluster.client.createWorkload({ name: 'web', spec: webSpec({ minAvailable: MIN_AVAILABLE, maxSurge: 2 }) });
+  await rolledOut(cluster, 'web');
 });
 afterAll(() => cluster.stop());
 
-const PERIOD_MS = 10;
+/** Of 4: nothing may be stopped before its replacement has proven itself. */
+const MIN_AVAILABLE = 4;
 
-/** A client that knows its servers from the endpoints watch and makes a new connection for each request. */
-class EndpointClient {
-  lowestReady = Number.POSITIVE_INFINITY;
-  readonly failures: string[] = [];
-  readonly answeredBy = new Set<string>();
-  requests = 0;
-  private set: EndpointSet | undefined;
-  private readonly stopping = new AbortController();
-  private readonly work: Promise<unknown>[] = [];
+const update = (version: string): Promise<unknown> =>
+  cluster.client.updateWorkload({ name: 'web', spec: { env: { VERSION: version } } });
 
-  async start(name: string): Promise<void> {
-    const sets = cluster.client.watchEndpoints({ name }, { signal: this.stopping.signal })[Symbol.asyncIterator]();
-    this.see((await sets.next()).value as EndpointSet);
-    this.work.push(this.watch(sets), this.send());
-  }
-
-  async stop(): Promise<void> {
-    this.stopping.abort();
-    await Promise.allSettled(this.work);
-  }
-
-  private see(set: EndpointSet): void {
-    this.set = set;
-    this.lowestReady = Math.min(this.lowestReady, set.readyReplicas);
-  }
-
-  private async watch(sets: AsyncIterator<EndpointSet>): Promise<void> {
-    for (let item = await sets.next(); item.done !== true; item = await sets.next()) this.see(item.value);
-  }
-
-  private async send(): Promise<void> {
-    const pending = new Set<Promise<void>>();
-    for (let count = 0; !this.stopping.signal.aborted; count += 1) {
-      const { endpoints = [] } = this.set ?? {};
-      const endpoint = endpoints[count % Math.max(1, endpoints.length)];
-      const answer = endpoint === undefined ? this.fail('no endpoint') : this.ask(endpoint.port);
-      pending.add(answer);
-      void answer.finally(() => pending.delete(answer));
-      await sleep(systemClock, PERIOD_MS, this.stopping.signal).catch(() => undefined);
-    }
-    await Promise.all(pending);
-  }
-
-  private fail(why: string): Promise<void> {
-    this.failures.push(why);
-    return Promise.resolve();
-  }
-
-  private ask(port: number): Promise<void> {
-    this.requests += 1;
-    return new Promise((resolve) => {
-      const failed = (reason: Error): void => {
-        this.failures.push(`port ${port}: ${reason.message}`);
-        resolve();
-      };
-      request({ host: '127.0.0.1', port, agent: false }, (response) => {
-        let body = '';
-        response.setEncoding('utf8').on('data', (text: string) => (body += text));
-        response.once('error', failed);
-        response.once('end', () => {
-          this.answeredBy.add(body);
-          resolve();
-        });
-      })
-        .once('error', failed)
-        .end();
-    });
-  }
+async function replicaIds(): Promise<readonly string[]> {
+  return liveIds(await rolledOut(cluster, 'web'));
 }
 
-describe('a rolling update under load', () => {
-  it('fails no request of a client that follows the endpoints, and keeps min_available ready', async () => {
-    const spec = {
-      command: SERVER_COMMAND,
-      ports: [{ name: 'http', containerPort: 80 }],
-      replicas: 5,
-      rollout: { minAvailable: 4 },
-    };
-    await cluster.client.createWorkload({ name: 'web', spec });
-    const before = await cluster.settled('web');
-    const client = new EndpointClient();
-    await client.start('web');
-    await cluster.client.updateWorkload({ name: 'web', spec: { env: { VERSION: '2' } } });
-    const after = await cluster.settled('web');
-    await client.stop();
-    expect(client.failures).toEqual([]);
-    expect(client.lowestReady).toBeGreaterThanOrEqual(4);
-    const old = before.status!.replicas.map(({ id }) => id);
-    expect(after.status!.replicas.filter(({ id, phase }) => old.includes(id) && phase !== ReplicaStatus_Phase.STOPPED)).toEqual(
-      [],
-    );
-    // It did ask, before and after, so silence is no success.
-    expect(client.requests).toBeGreaterThan(100);
-    expect(old.some((id) => client.answeredBy.has(id))).toBe(true);
-    expect(after.status!.replicas.some(({ id }) => client.answeredBy.has(id))).toBe(true);
+async function nodeInUse(): Promise<string> {
+  return liveReplicas(await rolledOut(cluster, 'web'))[0]!.nodeId;
+}
+
+/** Empties a node. */
+async function drain(node: string): Promise<void> {
+  expect(await cluster.ctl('node', 'drain', node, '--wait')).toMatchObject({ code: 0 });
+  expect(await cluster.client.getNode({ nodeId: node })).toMatchObject({ draining: true, status: { replicaCount: 0 } });
+}
+
+describe('clients that follow the endpoints miss no answer, and min_available replicas are ready all the time', () => {
+  it('a rolling update', async () => {
+    const before = await replicaIds();
+    const clients = await underLoad(cluster, 'web', async () => {
+      await update('2');
+      await rolledOut(cluster, 'web');
+    });
+    expectServed(clients, MIN_AVAILABLE);
+    expect((await replicaIds()).filter((id) => before.includes(id))).toEqual([]);
+    // They did ask both versions, so silence is no success.
+    for (const { versions } of clients) expect(versions).toEqual(['1', '2']);
+  });
+
+  it('an undo', async () => {
+    const clients = await underLoad(cluster, 'web', async () => {
+      await cluster.client.undoRollout({ name: 'web' });
+      await rolledOut(cluster, 'web');
+    });
+    expectServed(clients, MIN_AVAILABLE);
+    for (const { versions } of clients) expect(versions).toEqual(['1', '2']);
+    expect((await cluster.client.getWorkload({ name: 'web' })).spec?.env).toEqual({ VERSION: '1' });
+  });
+
+  it('a drain', async () => {
+    const before = await replicaIds();
+    const node = await nodeInUse();
+    const clients = await underLoad(cluster, 'web', () => drain(node));
+    expectServed(clients, MIN_AVAILABLE);
+    const after = await replicaIds();
+    // What was not on the node stays as it was.
+    expect(before.filter((id) => after.includes(id)).length).toBeGreaterThanOrEqual(2);
+    expect(after.filter((id) => !before.includes(id)).length).toBeGreaterThanOrEqual(1);
+    await cluster.client.uncordonNode({ nodeId: node });
+  });
+
+  it('a rolling update and a drain at once', async () => {
+    const node = await nodeInUse();
+    const clients = await underLoad(cluster, 'web', async () => {
+      await Promise.all([update('3'), drain(node)]);
+      await rolledOut(cluster, 'web');
+    });
+    expectServed(clients, MIN_AVAILABLE);
+    const after = liveReplicas(await rolledOut(cluster, 'web'));
+    expect(after.map(({ nodeId }) => nodeId)).not.toContain(node);
+    for (const { versions } of clients) expect(versions).toEqual(['1', '3']);
   });
 });

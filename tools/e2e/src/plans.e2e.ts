@@ -1,0 +1,91 @@
+import { RealCluster, SERVER_COMMAND } from './cluster.js';
+
+let cluster: RealCluster;
+beforeAll(async () => {
+  cluster = await RealCluster.start();
+});
+afterAll(() => cluster.stop());
+
+/** A manifest of `name`, with so many replicas. */
+const manifest = (name: string, replicas: number, note = ''): string =>
+  JSON.stringify({
+    name,
+    spec: {
+      command: SERVER_COMMAND,
+      env: { NOTE: note },
+      ports: [{ name: 'http', containerPort: 80 }],
+      replicas,
+      preStopDelay: '0s',
+      rollout: { minReadyDuration: '0s' },
+    },
+  });
+
+interface MadePlan {
+  readonly id: string;
+  readonly workloads: readonly { readonly name: string; readonly placements: readonly { readonly nodeId: string }[] }[];
+}
+
+/** Makes a plan by a command line with `--plan`. */
+async function planned(input: string, ...args: readonly string[]): Promise<MadePlan> {
+  const { code, stdout, stderr } = await cluster.ctlWithInput(input, ...args, '--plan', '-o', 'json');
+  expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
+  return JSON.parse(stdout) as MadePlan;
+}
+
+const nodesOf = (workload: { readonly status?: { readonly replicas: readonly { readonly nodeId: string }[] } | undefined }) =>
+  (workload.status?.replicas ?? []).map(({ nodeId }) => nodeId).sort();
+
+describe('a plan', () => {
+  it('is shown, and then executed as it was shown', async () => {
+    const shown = await cluster.ctlWithInput(manifest('web', 3), 'apply', '-f', '-', '--plan');
+    expect(shown.stdout).toMatch(/^workload default\/web: create\n/);
+    const [, id = ''] = /cloudlessctl apply --plan-id ([0-9a-f]{16})\n$/.exec(shown.stdout) ?? [];
+    expect((await cluster.client.listWorkloads({})).workloads).toEqual([]);
+    const { workloads } = await cluster.client.getPlan({ id });
+    expect(await cluster.ctl('apply', '--plan-id', id, '--wait')).toMatchObject({
+      code: 0,
+      stdout: expect.stringMatching(/^workload default\/web: created\n/),
+    });
+    const web = await cluster.client.getWorkload({ name: 'web' });
+    expect(nodesOf(web)).toEqual((workloads[0]?.placements ?? []).map(({ nodeId }) => nodeId).sort());
+    expect(await cluster.ctl('apply', '--plan-id', id)).toMatchObject({
+      code: 4,
+      stderr: expect.stringContaining('executed already'),
+    });
+  });
+
+  it('is refused when somebody was faster, and nothing of it is done', async () => {
+    const documents = `${manifest('web', 4)}\n---\n${manifest('other', 1)}`;
+    const { id } = await planned(documents, 'apply', '-f', '-');
+    expect(await cluster.ctl('scale', 'web', '2', '--wait')).toMatchObject({ code: 0 });
+    expect(await cluster.ctl('apply', '--plan-id', id)).toMatchObject({
+      code: 4,
+      stderr: expect.stringContaining('default/web: generation 1 was planned, it is 2 now; make a new plan'),
+    });
+    expect((await cluster.client.listWorkloads({})).workloads.map(({ name, spec }) => `${name} ${spec?.replicas}`)).toEqual([
+      'web 2',
+    ]);
+  });
+
+  it('of a drain and of an undo is executed too', async () => {
+    expect(await cluster.ctlWithInput(manifest('web', 2, 'new'), 'apply', '-f', '-', '--wait')).toMatchObject({ code: 0 });
+    const back = await planned('', 'rollout', 'undo', 'web');
+    expect(await cluster.ctl('rollout', 'undo', '--plan-id', back.id, '--wait')).toMatchObject({ code: 0 });
+    const web = await cluster.client.getWorkload({ name: 'web' });
+    expect(web.spec?.env['NOTE']).toBe('');
+    const [from = ''] = nodesOf(web);
+    const move = await planned('', 'node', 'drain', from);
+    expect(await cluster.ctl('node', 'drain', '--plan-id', move.id, '--wait')).toMatchObject({ code: 0 });
+    const moved = await cluster.settled('web');
+    const where = move.workloads.flatMap(({ placements }) => placements.map(({ nodeId }) => nodeId));
+    expect(nodesOf(moved)).toEqual([...nodesOf(web).filter((nodeId) => nodeId !== from), ...where].sort());
+    await cluster.client.uncordonNode({ nodeId: from });
+  });
+
+  it('that nobody has made is not found', async () => {
+    expect(await cluster.ctl('apply', '--plan-id', '0123456789abcdef')).toMatchObject({
+      code: 3,
+      stderr: expect.stringContaining('plan "0123456789abcdef" not found'),
+    });
+  });
+});

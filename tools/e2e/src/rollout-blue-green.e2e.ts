@@ -1,0 +1,123 @@
+import { performance } from 'node:perf_hooks';
+import { RolloutStatus_Phase, Rollout_Promotion, Rollout_Strategy, type Workload } from '@cloudless/api';
+import { durationFromMs } from '@bufbuild/protobuf/wkt';
+import { RealCluster } from './cluster.js';
+import type { RequestClient } from './request-client.js';
+import { expectServed, liveIds, rolledOut, underLoad, webSpec } from './rollout-tools.js';
+
+let cluster: RealCluster;
+beforeAll(async () => {
+  cluster = await RealCluster.start();
+});
+afterAll(() => cluster.stop());
+
+const REPLICAS = 4;
+/** Longer than any of these tests. */
+const KEPT = durationFromMs(3_600_000);
+
+function blueGreen(rollout: {
+  readonly maxFailedNew?: number;
+  readonly promotion?: Rollout_Promotion;
+  readonly pauseDuration?: typeof KEPT;
+}): ReturnType<typeof webSpec> {
+  return webSpec({ strategy: Rollout_Strategy.BLUE_GREEN, minAvailable: REPLICAS, ...rollout });
+}
+
+const update = (name: string, version: string): Promise<Workload> =>
+  cluster.client.updateWorkload({ name, spec: { env: { VERSION: version } } });
+const active = (name: string, version: number): Promise<Workload> =>
+  cluster.until(name, ({ status }) => status!.activeVersion === version);
+
+/**
+ * Traffic went over to another set of replicas in one step, once: one item of the watch has all of the one set, the next has all of
+ * the other, and no request that was sent before is answered by the new set, nor one that was sent after by the old one.
+ */
+function expectOneSwitch(clients: readonly RequestClient[], from: readonly string[], to: readonly string[]): void {
+  for (const {
+    watch: { seen },
+    answers,
+  } of clients) {
+    const sets = seen.map(({ replicaIds }) => [...replicaIds].sort());
+    const index = sets.findIndex((set) => set.some((id) => to.includes(id)));
+    expect(index).toBeGreaterThan(0);
+    expect(sets.slice(0, index)).toEqual(sets.slice(0, index).map(() => from));
+    expect(sets.slice(index)).toEqual(sets.slice(index).map(() => to));
+    const before = answers.filter(({ sentAtMs }) => sentAtMs < seen[index]!.atMs);
+    const after = answers.filter(({ sentAtMs }) => sentAtMs >= seen[index]!.atMs);
+    expect([...new Set(before.map(({ replicaId }) => replicaId))].sort()).toEqual(from);
+    expect([...new Set(after.map(({ replicaId }) => replicaId))].sort()).toEqual(to);
+  }
+}
+
+describe('a blue/green rollout under load', () => {
+  it('switches all clients at once, back at once by an undo while the former version is kept, and stops that when its time is over', async () => {
+    const name = 'shop';
+    await cluster.client.createWorkload({ name, spec: blueGreen({ pauseDuration: KEPT }) });
+    const blue = liveIds(await rolledOut(cluster, name), 1);
+    const switching = await underLoad(cluster, name, async () => {
+      await update(name, '2');
+      await active(name, 2);
+    });
+    expectServed(switching, REPLICAS);
+    const both = await cluster.client.getWorkload({ name });
+    const green = liveIds(both, 2);
+    expectOneSwitch(switching, blue, green);
+    expect(liveIds(both, 1)).toEqual(blue);
+
+    let asked = 0;
+    const back = await underLoad(cluster, name, async () => {
+      asked = performance.now();
+      await cluster.client.undoRollout({ name });
+      await active(name, 3);
+    });
+    expectServed(back, REPLICAS);
+    // The replicas of before, which were kept: none is made for it.
+    expectOneSwitch(back, green, blue);
+    for (const {
+      watch: { seen },
+    } of back)
+      process.stdout.write(`blue/green: back ${Math.round(seen.at(-1)!.atMs - asked)} ms after the undo\n`);
+
+    // What is kept ends with its time, here because it is made shorter.
+    await cluster.client.updateWorkload({ name, spec: { rollout: { pauseDuration: durationFromMs(0) } } });
+    const after = await rolledOut(cluster, name);
+    expect(liveIds(after)).toEqual(blue);
+    expect(after.spec?.env).toEqual({ VERSION: '1' });
+  });
+
+  it('waits with the whole new set for a promotion, and no request comes to it before', async () => {
+    const name = 'desk';
+    await cluster.client.createWorkload({ name, spec: blueGreen({ promotion: Rollout_Promotion.MANUAL }) });
+    const blue = liveIds(await rolledOut(cluster, name), 1);
+    let green: readonly string[] = [];
+    const clients = await underLoad(cluster, name, async ([first]) => {
+      await update(name, '2');
+      const waiting = await cluster.until(name, ({ status }) => status!.rollout!.waitsForPromotion);
+      green = liveIds(waiting, 2);
+      expect(green).toHaveLength(REPLICAS);
+      expect(waiting.status).toMatchObject({ activeVersion: 1, readyReplicas: REPLICAS, totalReplicas: 2 * REPLICAS });
+      await first!.answered(100);
+      await cluster.client.promoteRollout({ name, version: 2 });
+      await rolledOut(cluster, name);
+    });
+    expectServed(clients, REPLICAS);
+    expectOneSwitch(clients, blue, green);
+    expect(liveIds(await cluster.client.getWorkload({ name }))).toEqual(green);
+  });
+
+  it('that fails switches nothing: the new set never serves, and goes when the former version is asked for again', async () => {
+    const name = 'office';
+    await cluster.client.createWorkload({ name, spec: blueGreen({ maxFailedNew: 1 }) });
+    const blue = liveIds(await rolledOut(cluster, name), 1);
+    const clients = await underLoad(cluster, name, async () => {
+      await cluster.client.updateWorkload({ name, spec: { env: { VERSION: '2', CRASH_AFTER_MS: '1000', LISTEN: 'no' } } });
+      const failed = await cluster.until(name, ({ status }) => status!.rollout!.phase === RolloutStatus_Phase.FAILED);
+      expect(failed.status).toMatchObject({ activeVersion: 1, rollout: { failure: { exitCode: 3, version: 2 } } });
+      await cluster.client.undoRollout({ name, toVersion: 1 });
+      await rolledOut(cluster, name);
+    });
+    expectServed(clients, REPLICAS);
+    for (const { versions } of clients) expect(versions).toEqual(['1']);
+    expect(liveIds(await cluster.client.getWorkload({ name }))).toEqual(blue);
+  });
+});

@@ -1,0 +1,68 @@
+import { Rollout_Promotion, type Workload } from '@cloudless/api';
+import { durationFromMs } from '@bufbuild/protobuf/wkt';
+import { RealCluster } from './cluster.js';
+import type { RequestClient } from './request-client.js';
+import { expectServed, liveIds, rolledOut, underLoad, webSpec } from './rollout-tools.js';
+
+const MIN_AVAILABLE = 4;
+const STEPS = [
+  { replicas: 1, promotion: Rollout_Promotion.MANUAL },
+  { percent: 50, wait: durationFromMs(300) },
+];
+/** How many answers of each client are looked at, at the first step. */
+const SAMPLE = 200;
+
+let cluster: RealCluster;
+beforeAll(async () => {
+  cluster = await RealCluster.start();
+  await cluster.client.createWorkload({ name: 'web', spec: webSpec({ minAvailable: MIN_AVAILABLE, steps: STEPS }) });
+  await rolledOut(cluster, 'web');
+});
+afterAll(() => cluster.stop());
+
+/** Begins a rollout and waits at its first step. */
+async function firstStep(version: string): Promise<Workload> {
+  await cluster.client.updateWorkload({ name: 'web', spec: { env: { VERSION: version } } });
+  return cluster.until('web', ({ generation, status }) => {
+    return status!.observedGeneration === generation && status!.rollout!.waitsForPromotion && status!.totalReplicas === 4;
+  });
+}
+
+/** The share of the next answers that come from a version. */
+async function shareOf(client: RequestClient, version: string): Promise<number> {
+  const from = client.answers.length;
+  await client.answered(SAMPLE);
+  const answers = client.answers.slice(from);
+  return answers.filter((answer) => answer.version === version).length / answers.length;
+}
+
+describe('a rollout by steps under load', () => {
+  it('gives one replica its share of the requests until somebody promotes, then goes on to the end', async () => {
+    const clients = await underLoad(cluster, 'web', async (asking) => {
+      const waiting = await firstStep('2');
+      expect([liveIds(waiting, 1).length, liveIds(waiting, 2).length]).toEqual([3, 1]);
+      for (const share of await Promise.all(asking.map((client) => shareOf(client, '2')))) {
+        expect(Math.abs(share - 1 / 4)).toBeLessThan(0.1);
+      }
+      await cluster.client.promoteRollout({ name: 'web', version: 2 });
+      await rolledOut(cluster, 'web');
+    });
+    expectServed(clients, MIN_AVAILABLE);
+    expect(liveIds(await cluster.client.getWorkload({ name: 'web' }), 2)).toHaveLength(4);
+  });
+
+  it('is given up by an undo at its first step: only the one replica is replaced', async () => {
+    let before: readonly string[] = [];
+    const clients = await underLoad(cluster, 'web', async () => {
+      const waiting = await firstStep('3');
+      before = liveIds(waiting, 2);
+      await cluster.client.undoRollout({ name: 'web' });
+      await rolledOut(cluster, 'web');
+    });
+    expectServed(clients, MIN_AVAILABLE);
+    const after = await cluster.client.getWorkload({ name: 'web' });
+    expect(after.spec?.env).toEqual({ VERSION: '2' });
+    expect(liveIds(after)).toEqual(expect.arrayContaining([...before]));
+    expect(before).toHaveLength(3);
+  });
+});
