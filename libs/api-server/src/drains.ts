@@ -47,6 +47,8 @@ function changedDrain(before: NodeRecord, request: DrainNodeRequest, facts: Drai
   const next = drain === undefined ? create(DrainRecordSchema, fallback) : clone(DrainRecordSchema, drain);
   delete next.deadline;
   Object.assign(next, terms);
+  // Begun by a coordinator whose clock was ahead of ours: how long it may take is counted from no later than now.
+  if (next.startedAt !== undefined && timestampMs(next.startedAt) > facts.nowMs) next.startedAt = timestampFromMs(facts.nowMs);
   const message = `the drain of node ${before.id} goes on with other terms${describeTerms(next)}`;
   return { after: withDrain(before, next), reason: 'NodeDrainChanged', message };
 }

@@ -1,6 +1,6 @@
 import { namespaceOf, type PlannedChange, type WorkloadPlan } from '@cloudless/api';
 import type { NodeRecord, WorkloadRecord } from '@cloudless/api/store';
-import { InvalidInputError, type Violation } from '@cloudless/base';
+import { CloudlessError, InvalidInputError, type Violation } from '@cloudless/base';
 import type { ClusterView, Stored, Transaction } from '@cloudless/cluster-state';
 import { drainedNode, type NodeChange } from './drains.js';
 import { foundNode, putNodeChange } from './nodes.js';
@@ -133,20 +133,25 @@ const MAX_COMPARES = 95;
 
 /**
  * Makes a transaction hold only while what plans were made from is as it was read: each workload with its moves and the readiness of
- * its replicas, and each node that a replica would go to. A drain of more than a transaction can compare goes without the last ones:
- * what changes of them at the very same moment is not noticed.
+ * its replicas, and the nodes that replicas would go to, as many as fit: what changes of a further one at the very same moment is
+ * noticed when the replica is placed.
+ * @throws kind `exhausted` when the plans are about more workloads than a transaction can compare.
  */
 export function requireWhatWasRead(transaction: Transaction, view: ClusterView, plans: readonly WorkloadPlan[]): void {
-  const require = (kind: 'workload' | 'control' | 'evidence' | 'node', id: string, read: Stored<unknown> | undefined): void => {
-    if (transaction.compares().length < MAX_COMPARES) transaction.require(kind, id, read ?? 'absent');
-  };
   const workloads = plans.flatMap(({ namespace, name }) => view.workloadByName(namespace, name) ?? []);
   for (const workload of workloads) {
     const { uid } = workload.value;
-    require('workload', uid, workload);
-    require('control', uid, view.control(uid));
+    transaction.require('workload', uid, workload).require('control', uid, view.control(uid) ?? 'absent');
+    transaction.require('evidence', uid, view.evidence(uid) ?? 'absent');
+  }
+  if (transaction.compares().length > MAX_COMPARES) {
+    throw new CloudlessError(
+      'exhausted',
+      `the plan is about ${workloads.length} workloads, more than can be compared in one transaction; plan less at a time, or drain without a plan`,
+    );
   }
   const nodeIds = new Set(plans.flatMap(({ placements }) => placements.map(({ nodeId }) => nodeId)));
-  for (const nodeId of nodeIds) require('node', nodeId, view.node(nodeId));
-  for (const { value } of workloads) require('evidence', value.uid, view.evidence(value.uid));
+  for (const nodeId of nodeIds) {
+    if (transaction.compares().length < MAX_COMPARES) transaction.require('node', nodeId, view.node(nodeId) ?? 'absent');
+  }
 }

@@ -44,6 +44,7 @@ export class PlanHandlers {
       const view = state.view();
       const nowMs = clock.wallTime();
       const { plans, changes } = workOut(this.deps, view, request.changes, nowMs);
+      requireWhatWasRead(state.transaction(), view, plans); // refused now rather than when it is to be executed
       checkSpecBytes(changes.flatMap((one) => (one.kind === 'workload' ? [one.change.spec] : [])));
       const plan = keptPlan(
         create(PlanSchema, {

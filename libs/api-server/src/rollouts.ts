@@ -39,7 +39,11 @@ export class RolloutHandlers {
       if (failed)
         throw new CloudlessError(
           'precondition',
-          `${naming(workload)}: ${failedText(control)}; it moves nothing any more: resume or undo it`,
+          `${naming(workload)}: ${failedText(control)}; ${
+            control.activeVersion === 0
+              ? 'as the first it goes on trying: update it, scale it to 0, or delete it'
+              : 'it moves nothing any more: resume or undo it'
+          }`,
         );
       return { change: { pausedVersion: workload.version }, reason: 'RolloutPauseRequested', verb: 'is to be paused' };
     });
@@ -52,7 +56,8 @@ export class RolloutHandlers {
         throw new CloudlessError('precondition', `${naming(workload)}: its rollout is not paused; ${hint}`);
       }
       return {
-        change: { pausedVersion: 0, ...(failed ? { retry: true } : {}) },
+        // What failed before, also in the pause, is forgiven.
+        change: { pausedVersion: 0, retry: true },
         reason: 'RolloutResumeRequested',
         verb: failed ? 'is to be tried again' : 'is to go on',
       };
@@ -167,12 +172,14 @@ export function undoTarget(view: ClusterView, workload: WorkloadRecord, toVersio
     if (canonical(toVersion) !== canonical(version)) return target;
     throw new CloudlessError('precondition', `${naming(workload)} has the template of version ${toVersion} already`);
   }
-  // In the middle of a rollout what was there before it; else the newest version that was another one.
+  // In the middle of a rollout what was there before it; else the newest that was rolled out and was another one.
   const active = view.control(uid)?.value.activeVersion ?? 0;
-  const former = view.versions(uid).findLast((kept) => kept.version < version && canonical(kept.version) !== canonical(version));
-  const target = active !== 0 && canonical(active) !== canonical(version) ? view.version(uid, active) : former;
+  const others = view.versions(uid).filter((kept) => kept.version < version && canonical(kept.version) !== canonical(version));
+  const isOther = active !== 0 && canonical(active) !== canonical(version);
+  const target = isOther ? view.version(uid, active) : others.findLast(({ rolledOut }) => rolledOut);
   if (target !== undefined) return target;
-  throw new CloudlessError('precondition', `${naming(workload)} has no earlier version to go back to`);
+  const hint = others.length === 0 ? '' : ' that was rolled out; name one of its versions with to_version';
+  throw new CloudlessError('precondition', `${naming(workload)} has no earlier version to go back to${hint}`);
 }
 
 /** The spec that a restart brings about: a new template that differs in its time only. */

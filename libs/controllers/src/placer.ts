@@ -1,4 +1,4 @@
-import { ReplicaStatus_Phase as Phase } from '@cloudless/api';
+import { Rollout_Strategy as Strategy, ReplicaStatus_Phase as Phase } from '@cloudless/api';
 import type { ControlRecord, NodeRecord, ReplicaRecord, WorkloadRecord } from '@cloudless/api/store';
 import {
   WorkQueue,
@@ -199,11 +199,18 @@ function afterDecision(replica: ReplicaRecord, outcome: Decided['outcome'], revi
 
 function changesPlacement({ kind, before, after }: RecordChange): boolean {
   if (kind === 'node' || kind === 'meta') return true;
+  if (kind === 'workload') return wantsOtherSet(before as WorkloadRecord | undefined, after as WorkloadRecord | undefined);
   if (kind === 'control') return servesOther(before as ControlRecord | undefined, after as ControlRecord | undefined);
   if (kind !== 'replica') return false;
   const [was, is] = [before as ReplicaRecord | undefined, after as ReplicaRecord | undefined];
   if (was === undefined || is === undefined) return true;
   return was.nodeId !== is.nodeId || was.desiredRunning !== is.desiredRunning || holdsResources(was) !== holdsResources(is);
+}
+
+/** The set that is placed as a whole may be complete by now: it has another size. */
+function wantsOtherSet(was: WorkloadRecord | undefined, is: WorkloadRecord | undefined): boolean {
+  const rollout = is?.spec?.rollout;
+  return rollout?.strategy === Strategy.BLUE_GREEN && was?.spec?.replicas !== is?.spec?.replicas;
 }
 
 /** Then another version is the one that is placed as a whole. */

@@ -1,21 +1,36 @@
 import { create } from '@bufbuild/protobuf';
 import { timestampFromMs } from '@bufbuild/protobuf/wkt';
 import { ReplicaStatus_Phase as Phase, RolloutFailureSchema, type RolloutFailure } from '@cloudless/api';
-import type { ControlRecord, ReplicaRecord } from '@cloudless/api/store';
+import type { ReplicaRecord, RolloutRecord } from '@cloudless/api/store';
+import { canonicalVersion, type ClusterView } from '@cloudless/cluster-state';
 
-/** How often a replica that the present rollout has made has failed: each restart, and its end. What goes with its node does not count. */
-export function failuresOf({ rollout }: Pick<ControlRecord, 'rollout'>, replica: ReplicaRecord): number {
-  if (rollout === undefined || replica.sequence < rollout.firstSequence) return 0;
+/** What failures are read from. */
+export interface FailureSources {
+  readonly view: Pick<ClusterView, 'version'>;
+  readonly rollout: RolloutRecord | undefined;
+}
+
+/**
+ * How often a new replica that the present rollout has made has failed: each restart, and its end. What goes with its node does not
+ * count, nor does what replaces replicas of the version before.
+ */
+export function failuresOf(sources: FailureSources, replica: ReplicaRecord): number {
+  if (!isNew(sources, replica)) return 0;
   return replica.restarts + (replica.phase === Phase.FAILED && !replica.lost ? 1 : 0);
+}
+
+function isNew({ view, rollout }: FailureSources, { uid, sequence, version }: ReplicaRecord): boolean {
+  if (rollout === undefined || sequence < rollout.firstSequence) return false;
+  return canonicalVersion(view, uid, version) === canonicalVersion(view, uid, rollout.version);
 }
 
 /** What made a rollout fail, with the replica that shows it best. */
 export function toRolloutFailure(
-  control: Pick<ControlRecord, 'rollout'>,
+  sources: FailureSources,
   replicas: readonly ReplicaRecord[],
   about: { readonly reason: string; readonly version: number; readonly nowMs: number },
 ): RolloutFailure {
-  const worst = worstOf(control, replicas);
+  const worst = worstOf(sources, replicas);
   const why = worst === undefined ? '' : worst.lastEndReason || worst.reason;
   const { version, nowMs } = about;
   return create(RolloutFailureSchema, {
@@ -29,10 +44,10 @@ export function toRolloutFailure(
   });
 }
 
-/** Of those the rollout has made: the one that failed most, else one that does not become ready; the newest of equals. */
-function worstOf(control: Pick<ControlRecord, 'rollout'>, replicas: readonly ReplicaRecord[]): ReplicaRecord | undefined {
-  const first = control.rollout?.firstSequence ?? 0n;
-  const made = replicas.filter((replica) => replica.sequence >= first && !replica.lost && !replica.ready);
-  const badness = (replica: ReplicaRecord): number => failuresOf(control, replica);
-  return [...made].sort((a, b) => badness(b) - badness(a) || Number(b.sequence - a.sequence))[0];
+/** Of the new ones: the one that failed most, else one that does not become ready; the newest of equals. */
+function worstOf(sources: FailureSources, replicas: readonly ReplicaRecord[]): ReplicaRecord | undefined {
+  const failures = (replica: ReplicaRecord): number => failuresOf(sources, replica);
+  return replicas
+    .filter((replica) => isNew(sources, replica) && !replica.lost && (!replica.ready || failures(replica) > 0))
+    .sort((a, b) => failures(b) - failures(a) || Number(b.sequence - a.sequence))[0];
 }

@@ -1,6 +1,6 @@
-import { create, equals } from '@bufbuild/protobuf';
+import { clone, create, equals } from '@bufbuild/protobuf';
 import { Event_Category as Category, Event_Severity as Severity, WorkloadSpecSchema, type Event } from '@cloudless/api';
-import { ControlRecordSchema, type ControlRecord, type VersionRecord } from '@cloudless/api/store';
+import { ControlRecordSchema, VersionRecordSchema, type ControlRecord, type VersionRecord } from '@cloudless/api/store';
 import { canonicalVersion, putSpecChange, specOfVersion, versionKeyId, type EventInit } from '@cloudless/cluster-state';
 import { advanceRollout, type RolloutAdvance, type RolloutNews, type RolloutObserved } from '@cloudless/rollout';
 import { changeOf } from './causes.js';
@@ -18,7 +18,8 @@ export function advancePass(pass: WorkloadPass, observed: RolloutObserved, nowMs
   const state = toRolloutState(next);
   const replicas = pass.replicas.map(({ value }) => value);
   const begins = state.version !== version;
-  const failures = begins ? 0 : (next.rollout?.failedGone ?? 0) + sum(replicas.map((replica) => failuresOf(next, replica)));
+  const sources = { view, rollout: next.rollout };
+  const failures = begins ? 0 : (next.rollout?.failedGone ?? 0) + sum(replicas.map((replica) => failuresOf(sources, replica)));
   const advance = advanceRollout(state, {
     settings: toSettings(spec ?? create(WorkloadSpecSchema)),
     version,
@@ -37,21 +38,39 @@ export function advancePass(pass: WorkloadPass, observed: RolloutObserved, nowMs
   }
   keepFailure(pass, advance, begins, nowMs);
   for (const news of advance.news) tell(pass, news);
+  if (next.activeVersion !== state.activeVersion) keepAsRolledOut(pass);
   if (advance.rollBackTo !== undefined) rollBack(pass, advance.rollBackTo, nowMs);
   return advance;
 }
 
 /** The failure is kept until the next rollout begins, and through the rollback it brought about. */
-function keepFailure({ next, replicas }: WorkloadPass, { state, news }: RolloutAdvance, begins: boolean, nowMs: number): void {
+function keepFailure(
+  { next, replicas, view }: WorkloadPass,
+  { state, news }: RolloutAdvance,
+  begins: boolean,
+  nowMs: number,
+): void {
   if (next.rollout === undefined) return;
   // A rollback may begin and end in one pass: then it says so by its phase only.
   const over = begins ? state.rollsBack === 0 && state.phase !== 'rolledBack' : state.phase === 'completed';
   if (over) delete next.rollout.failure;
   if (!news.some(({ kind }) => kind === 'failed')) return;
   const values = replicas.map(({ value }) => value);
-  const failure = toRolloutFailure(next, values, { reason: state.reason, version: state.version, nowMs });
+  const failure = toRolloutFailure({ view, rollout: next.rollout }, values, {
+    reason: state.reason,
+    version: state.version,
+    nowMs,
+  });
   next.rollout.failure = failure;
   next.rolloutReason = failure.reason;
+}
+
+/** What is active from now on is something to go back to later. */
+function keepAsRolledOut({ next, versions, workload, transaction }: WorkloadPass): void {
+  const kept = versions.find(({ version }) => version === next.activeVersion);
+  if (kept === undefined || kept.rolledOut) return;
+  const record = Object.assign(clone(VersionRecordSchema, kept), { rolledOut: true });
+  transaction.put('version', versionKeyId(workload.value.uid, kept.version), record);
 }
 
 function rollBack(pass: WorkloadPass, version: number, nowMs: number): void {
@@ -82,6 +101,7 @@ const told: Readonly<Record<RolloutNews['kind'], { readonly reason: string; read
   paused: { reason: 'RolloutPaused', severity: Severity.INFO },
   resumed: { reason: 'RolloutResumed', severity: Severity.INFO },
   stageReached: { reason: 'RolloutStepReached', severity: Severity.INFO },
+  awaitsPromotion: { reason: 'RolloutAwaitsPromotion', severity: Severity.INFO },
   switched: { reason: 'TrafficSwitched', severity: Severity.INFO },
 };
 

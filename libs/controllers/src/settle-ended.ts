@@ -35,8 +35,9 @@ export function settleEnded(pass: WorkloadPass, backoffs: SlotBackoffs, readyFor
 }
 
 /** Removes the record of a replica, whose failures go on counting against the rollout that made it. */
-function forget({ transaction, next }: WorkloadPass, replica: Stored<ReplicaRecord>): void {
-  if (next.rollout !== undefined) next.rollout.failedGone += failuresOf(next, replica.value);
+function forget({ transaction, next, view }: WorkloadPass, replica: Stored<ReplicaRecord>): void {
+  const { rollout } = next;
+  if (rollout !== undefined) rollout.failedGone += failuresOf({ view, rollout }, replica.value);
   transaction.deleteReplica(replica);
 }
 

@@ -51,13 +51,14 @@ export function takeSteps(
 
 /**
  * Makes what rests on ready replicas hold only while none of them has stopped being so: a report that takes one down at the same
- * moment makes the pass plan anew. That is each stop of one that serves or may serve, and the switch to a new set.
+ * moment makes the pass plan anew. That is each stop of one that serves or may serve, the switch to a new set, and the end of a rollout.
  */
 export function requireEvidence(pass: WorkloadPass, observed: RolloutObserved, steps: readonly RolloutStep[]): void {
   const serving = observed.replicas.filter((replica) => replica.ready || replica.unproven === true);
   const ids = new Set<string>(serving.map(({ id }) => id));
   const rests = steps.some((step) => step.kind === 'switchVersion' || (step.kind === 'stopReplica' && ids.has(step.replicaId)));
-  if (rests) pass.transaction.require('evidence', pass.workload.value.uid, pass.evidence);
+  const becomesActive = pass.next.activeVersion !== pass.control.value.activeVersion;
+  if (rests || becomesActive) pass.transaction.require('evidence', pass.workload.value.uid, pass.evidence);
 }
 
 function createReplica(
@@ -93,7 +94,11 @@ function namedVersion({ view, next, workload }: WorkloadPass, version: number): 
   return kept.find((candidate) => canonicalVersion(view, uid, candidate) === version) ?? version;
 }
 
-function stopReplica({ transaction, deleting, workload }: WorkloadPass, replica: Stored<ReplicaRecord>, revision: bigint): void {
+function stopReplica(
+  { transaction, deleting, workload, view }: WorkloadPass,
+  replica: Stored<ReplicaRecord>,
+  revision: bigint,
+): void {
   const { value } = replica;
   if (value.nodeId === '') {
     transaction.deleteReplica(replica);
@@ -101,9 +106,9 @@ function stopReplica({ transaction, deleting, workload }: WorkloadPass, replica:
   }
   const stopReason = deleting
     ? 'the workload is being deleted'
-    : value.version === workload.value.version
+    : canonicalVersion(view, value.uid, value.version) === canonicalVersion(view, value.uid, workload.value.version)
       ? 'scaled down or moved'
-      : 'replaced by a newer version';
+      : 'replaced by another version';
   transaction.updateReplica(replica, copyReplica(value, { desiredRunning: false, stopReason, orderRevision: revision }));
 }
 

@@ -285,7 +285,7 @@ describe('a canary', () => {
     world.later(1).run();
     expect(world.state).toMatchObject({ phase: 'completed', stagesDone: 2 });
     expect(world.versions).toEqual([2, 2, 2, 2]);
-    expect(world.told).toEqual(['started', 'stageReached', 'resumed', 'stageReached', 'completed']);
+    expect(world.told).toEqual(['started', 'stageReached', 'stageReached', 'completed']);
   });
 
   it('counts the time anew when its replicas did not stay ready', () => {
@@ -301,6 +301,65 @@ describe('a canary', () => {
     expect(world.state).toMatchObject({ phase: 'inProgress', stagesDone: 0 });
     world.later(5_000).run();
     expect(world.state.phase).toBe('completed');
+  });
+
+  it('goes back without steps: what was there is not tried out', () => {
+    const world = running({ stages, onFailure: 'rollback' }).update(2);
+    world.run();
+    world.failures = 3;
+    world.state = { ...world.state, promoted: true };
+    world.run();
+    expect(world.state).toMatchObject({ phase: 'failed', rollsBack: 2 });
+    world.failures = 0;
+    world.sameAs.set(3, 1);
+    expect(world.update(3).run().state.phase).toBe('rolledBack');
+    expect(world.told).toEqual(['started', 'rolledBack']);
+  });
+
+  it('never goes back to fewer, whatever its steps are counted in', () => {
+    const world = running({
+      stages: [
+        { size: { replicas: 3 }, wait: { ms: 1_000 } },
+        { size: { percent: 25 }, wait: 'promotion' },
+      ],
+    });
+    world.update(2).run();
+    expect(world.versions).toEqual([1, 2, 2, 2]);
+    world.later(1_000).run();
+    expect([world.versions, world.state.stagesDone]).toEqual([[1, 2, 2, 2], 1]);
+    expect(world.state.reason).toBe('step 2 of 2: 3 of 4 replicas run version 2; waits for a promotion');
+  });
+
+  it('waits also at a step that covers all', () => {
+    const world = running({ stages: [{ size: { percent: 25 }, wait: 'promotion' }] }, 1).update(2);
+    expect(world.run().state).toMatchObject({ phase: 'paused', waitsForPromotion: true });
+    expect(world.versions).toEqual([2]);
+    world.state = { ...world.state, promoted: true };
+    expect(world.run().state.phase).toBe('completed');
+    expect(world.told).toEqual(['started', 'stageReached', 'completed']);
+  });
+
+  it.each<{ name: string; settings: Partial<RolloutSettings> }>([
+    { name: 'its steps are taken out of the spec', settings: { stages: [] } },
+    { name: 'its strategy is another one', settings: { strategy: 'recreate' } },
+  ])('has a deadline again when $name while it waits', ({ settings }) => {
+    const world = running({ stages, progressDeadlineMs: 10_000 }).update(2);
+    world.run();
+    world.settings = { ...world.settings, ...settings };
+    world.broken.add(2);
+    world.run();
+    expect(world.state.stageReachedAtMs).toBeUndefined();
+    expect(world.later(10_000).run().state.phase).toBe('failed');
+  });
+
+  it('goes on waiting while a replica of the version before is replaced', () => {
+    const world = running({ stages }).update(2);
+    world.run();
+    world.replicas = world.replicas.filter(({ version, id }) => version !== 1 || id !== world.replicas[0]?.id);
+    const { state } = world.step();
+    expect(state).toMatchObject({ phase: 'paused', waitsForPromotion: true });
+    expect(world.run().state.phase).toBe('paused');
+    expect(world.told).toEqual(['started', 'stageReached']);
   });
 
   it('takes no steps for the first version', () => {
@@ -357,6 +416,30 @@ describe('blue/green', () => {
     world.later(3_600_000).run();
     world.state = { ...world.state, promoted: true };
     expect(world.run().state).toMatchObject({ activeVersion: 2, waitsForPromotion: false });
+  });
+
+  it.each([
+    { when: 'while the former set is kept', progressDeadlineMs: 10_000, former: 3 },
+    { when: 'and the former set has gone meanwhile', progressDeadlineMs: 40_000, former: 0 },
+  ])('fails, and goes back, when the new set stops being ready $when', ({ progressDeadlineMs, former }) => {
+    const world = running({ ...blueGreen, onFailure: 'rollback', progressDeadlineMs }, 3).update(2);
+    world.run();
+    expect(world.later(5_000).run().state).toMatchObject({ activeVersion: 2, phase: 'inProgress' });
+    world.broken.add(2);
+    world.run();
+    world.later(progressDeadlineMs - 1).run();
+    expect(world.state.phase).toBe('inProgress');
+    expect(world.later(1).run()).toMatchObject({ rollBackTo: 1 });
+    expect(world.versions.filter((version) => version === 1)).toHaveLength(former);
+  });
+
+  it('is told once when it waits for a promotion, and not as a resumption when it does no more', () => {
+    const world = running({ ...blueGreen, manualSwitch: true }).update(2);
+    world.run();
+    world.broken.add(2);
+    world.run();
+    expect(world.state.phase).toBe('inProgress');
+    expect(world.told).toEqual(['started', 'awaitsPromotion']);
   });
 
   it('goes back at once to a former set that is kept, without being asked', () => {

@@ -2,7 +2,7 @@ import { nextSteps, type RolloutDecision } from './next-steps.js';
 import type { RolloutObserved, RolloutStrategy } from './observed.js';
 import { NO_ROLLOUT, isFirst, isSettled, readyOf, textOfMs, without } from './rollout-state.js';
 import type { RolloutAdvance, RolloutNews, RolloutSettings, RolloutSituation, RolloutState } from './rollout-state.js';
-import { passStages, reasonOf } from './stages.js';
+import { hasOpenStage, passStages, reasonOf } from './stages.js';
 
 /**
  * Takes a rollout one decision further: begins it, passes its canary steps, lets it fail, and asks the planner for the next
@@ -29,7 +29,7 @@ export function advanceRollout(before: RolloutState, situation: RolloutSituation
   if (decision.kind === 'steps' && decision.steps.some(({ kind }) => kind === 'switchVersion')) {
     state = switched(state, situation, news);
   }
-  state = concluded(noteProgress(state, situation, observed), situation, decision, news);
+  state = concluded(noteProgress(state, situation, observed), situation, decision, { news, waited: before.waitsForPromotion });
   const wakeAtMs = wakeAt(state, situation);
   return { state, observed, decision, news, ...(wakeAtMs === undefined ? {} : { wakeAtMs }) };
 }
@@ -87,13 +87,14 @@ function followed(state: RolloutState, { settings, observed, canonical }: Rollou
   const active = canonical(state.activeVersion === 0 ? state.version : state.activeVersion);
   const mixed = observed.replicas.some((replica) => !replica.lost && replica.version !== active);
   const free = mixed ? state.strategy !== 'blueGreen' && strategy !== 'blueGreen' : true;
-  return free ? { ...state, strategy } : state;
+  return free ? { ...without(state, 'switchedAtMs'), strategy } : state;
 }
 
 function retried(state: RolloutState, { failures, nowMs }: RolloutSituation, news: RolloutNews[]): RolloutState {
   if (!state.retry) return state;
   const next = { ...state, retry: false };
-  if (state.phase !== 'failed') return next;
+  if (isSettled(state)) return next;
+  if (state.phase !== 'failed') return { ...next, forgiven: failures };
   news.push({ kind: 'resumed', message: `version ${state.version} is tried again` });
   return { ...next, phase: 'inProgress', reason: '', forgiven: failures, progressAtMs: nowMs };
 }
@@ -110,8 +111,7 @@ function failureOf(state: RolloutState, { settings, failures, nowMs, pausedByUse
 
 /** When the rollout fails for want of progress; undefined while it waits for something else. */
 function deadlineOf(state: RolloutState, settings: RolloutSettings): number | undefined {
-  const waits = state.stageReachedAtMs !== undefined || state.switchedAtMs !== undefined || state.waitsForPromotion;
-  if (state.phase !== 'inProgress' || waits) return undefined;
+  if (state.phase !== 'inProgress' || state.stageReachedAtMs !== undefined) return undefined;
   return state.progressAtMs + settings.progressDeadlineMs;
 }
 
@@ -173,7 +173,7 @@ function concluded(
   state: RolloutState,
   situation: RolloutSituation,
   decision: RolloutDecision,
-  news: RolloutNews[],
+  { news, waited }: { readonly news: RolloutNews[]; readonly waited: boolean },
 ): RolloutState {
   if (isSettled(state)) return { ...state, reason: decision.kind === 'waiting' ? decision.reason.text : '' };
   if (decision.kind === 'converged' && isThere(state, situation)) return completed(state, news);
@@ -181,11 +181,12 @@ function concluded(
   const { pausedByUser, settings, nowMs } = situation;
   const text = decision.kind === 'waiting' ? decision.reason.text : '';
   const why = decision.kind === 'waiting' ? decision.reason.kind : undefined;
-  const waitsForPromotion = why === 'promotion' || (why === 'stepReached' && state.waitsForPromotion);
+  const waitsForPromotion = why === 'promotion' || (state.stageReachedAtMs !== undefined && state.waitsForPromotion);
   const paused = pausedByUser || waitsForPromotion || why === 'impossibleLimits';
   const phase = paused ? 'paused' : 'inProgress';
   if (pausedByUser && state.phase !== 'paused') news.push({ kind: 'paused', message: `version ${state.version} is paused` });
-  if (state.phase === 'paused' && !paused) news.push({ kind: 'resumed', message: `version ${state.version} goes on` });
+  if (why === 'promotion' && !waited) news.push({ kind: 'awaitsPromotion', message: text });
+  if (state.phase === 'paused' && !paused && !waited) news.push({ kind: 'resumed', message: `version ${state.version} goes on` });
   const next: RolloutState = {
     ...without(state, 'untilMs'),
     phase,
@@ -193,14 +194,19 @@ function concluded(
     waitsForPromotion,
     // What it waited for did not count.
     ...(state.phase === 'paused' && !paused ? { progressAtMs: nowMs } : {}),
+    // Nor does the time for which a former version is kept, as long as the new set is whole.
+    ...(why === 'kept' ? { progressAtMs: (state.switchedAtMs ?? nowMs) + settings.pauseMs } : {}),
   };
-  const untilMs = dueAt(next, settings);
-  return untilMs === undefined ? next : { ...next, untilMs };
+  const untilMs = why === 'kept' ? next.progressAtMs : dueAt(next, settings);
+  return untilMs === undefined || phase === 'paused' ? next : { ...next, untilMs };
 }
 
 /** Converged on the way out of blue/green, or at a canary step, is not the end. */
-function isThere({ version, strategy, activeVersion }: RolloutState, { observed, canonical }: RolloutSituation): boolean {
+function isThere(state: RolloutState, situation: RolloutSituation): boolean {
+  const { version, strategy, activeVersion } = state;
+  const { observed, canonical } = situation;
   const wanted = canonical(version);
+  if (hasOpenStage(state, situation)) return false;
   if (strategy === 'blueGreen' && canonical(activeVersion === 0 ? version : activeVersion) !== wanted) return false;
   return observed.replicas.every((replica) => replica.lost || replica.version === wanted);
 }
@@ -225,20 +231,18 @@ function completed(state: RolloutState, news: RolloutNews[]): RolloutState {
   };
 }
 
-/** When the step, the pause or the deadline it is in ends. */
+/** When the step or the deadline it is in ends. */
 function dueAt(state: RolloutState, settings: RolloutSettings): number | undefined {
   if (state.phase !== 'inProgress') return undefined;
   const stage = settings.stages[state.stagesDone];
   if (state.stageReachedAtMs !== undefined && stage !== undefined && stage.wait !== 'promotion')
     return state.stageReachedAtMs + stage.wait.ms;
-  if (state.switchedAtMs !== undefined) return state.switchedAtMs + settings.pauseMs;
   return deadlineOf(state, settings);
 }
 
-function wakeAt(state: RolloutState, { settings, nowMs }: RolloutSituation): number | undefined {
-  const dueMs = dueAt(state, settings);
+function wakeAt({ untilMs }: RolloutState, { nowMs }: RolloutSituation): number | undefined {
   // What is due already waits for something else by now, as for stops.
-  return dueMs === undefined || dueMs <= nowMs ? undefined : Math.min(dueMs, nowMs + MAX_WAKE_MS);
+  return untilMs === undefined || untilMs <= nowMs ? undefined : Math.min(untilMs, nowMs + MAX_WAKE_MS);
 }
 
 /** Wall clocks are set now and then: nothing is waited for longer without another look. */

@@ -100,7 +100,8 @@ export interface RolloutSituation {
 
 /** Something that people are told of. */
 export interface RolloutNews {
-  readonly kind: 'started' | 'completed' | 'failed' | 'rolledBack' | 'paused' | 'resumed' | 'stageReached' | 'switched';
+  readonly kind:
+    'started' | 'completed' | 'failed' | 'rolledBack' | 'paused' | 'resumed' | 'stageReached' | 'awaitsPromotion' | 'switched';
   readonly message: string;
 }
 

@@ -9,18 +9,15 @@ export function passStages(
 ): { readonly state: RolloutState; readonly updated?: number } {
   const { settings, observed, nowMs, pausedByUser } = situation;
   const { stages } = settings;
-  if (isSettled(state) || isFirst(state) || state.strategy !== 'rollingUpdate') return { state };
+  if (!hasStages(state, situation)) return { state: leftStage(state, nowMs) };
   let next = state;
   for (let index = next.stagesDone; index < stages.length; index += 1) {
     const stage = stages[index];
     if (stage === undefined) break;
-    const updated = sizeOf(stage, observed.want);
+    const updated = sizeOf(stages, index, observed.want);
     if (readyOf(situation) < updated || next.phase === 'failed' || pausedByUser) {
       const lostIt = next.stageReachedAtMs !== undefined && readyOf(situation) < updated;
-      next = lostIt
-        ? { ...without(next, 'stageReachedAtMs'), waitsForPromotion: false, promoted: false, progressAtMs: nowMs }
-        : next;
-      return { state: next, updated };
+      return { state: lostIt ? { ...leftStage(next, nowMs), promoted: false } : next, updated };
     }
     if (next.stageReachedAtMs === undefined) {
       next = { ...next, stageReachedAtMs: nowMs, progressAtMs: nowMs, waitsForPromotion: stage.wait === 'promotion' };
@@ -31,27 +28,42 @@ export function passStages(
     const over = stage.wait === 'promotion' ? next.promoted : nowMs - (next.stageReachedAtMs ?? nowMs) >= stage.wait.ms;
     // Said anew each time: a stop that is not confirmed hides it for a while.
     if (!over) return { state: { ...next, waitsForPromotion: stage.wait === 'promotion' }, updated };
-    next = {
-      ...without(next, 'stageReachedAtMs'),
-      stagesDone: index + 1,
-      waitsForPromotion: false,
-      promoted: false,
-      progressAtMs: nowMs,
-    };
+    next = { ...leftStage(next, nowMs), stagesDone: index + 1, promoted: false };
   }
-  return { state: next };
+  return { state: leftStage(next, nowMs) };
 }
 
-/** How many replicas a step brings to the new version. */
-export const sizeOf = ({ size }: RolloutStage, want: number): number =>
-  Math.min(want, 'replicas' in size ? size.replicas : Math.ceil((size.percent * want) / 100));
+/** Whether canary steps are still to be taken. */
+export const hasOpenStage = (state: RolloutState, situation: RolloutSituation): boolean =>
+  hasStages(state, situation) && state.stagesDone < situation.settings.stages.length;
+
+/** What was there before is not tried out step by step: neither a first version, nor one that the rollout goes back to. */
+function hasStages(state: RolloutState, { observed, canonical }: RolloutSituation): boolean {
+  if (isSettled(state) || isFirst(state) || state.strategy !== 'rollingUpdate' || observed.want === 0) return false;
+  return state.rollsBack === 0 && canonical(state.fromVersion) !== canonical(state.version);
+}
+
+/** At no step any more, also when the steps were taken out of the spec while it waited. */
+function leftStage(state: RolloutState, nowMs: number): RolloutState {
+  if (state.stageReachedAtMs === undefined) return state;
+  return { ...without(state, 'stageReachedAtMs'), waitsForPromotion: false, progressAtMs: nowMs };
+}
+
+/** How many replicas the step of an index brings to the new version: never fewer than one before it, whatever they are counted in. */
+export function sizeOf(stages: readonly RolloutStage[], index: number, want: number): number {
+  const sizes = stages
+    .slice(0, index + 1)
+    .map(({ size }) => ('replicas' in size ? size.replicas : Math.ceil((size.percent * want) / 100)));
+  return Math.min(want, Math.max(...sizes));
+}
 
 /** What a rollout at a canary step waits for. @param text - What the planner waits for. */
-export function reasonOf(state: RolloutState, { settings, observed }: RolloutSituation, text: string): string {
+export function reasonOf(state: RolloutState, situation: RolloutSituation, text: string): string {
+  const { settings, observed } = situation;
   const stage = settings.stages[state.stagesDone];
-  if (state.strategy !== 'rollingUpdate' || isFirst(state) || stage === undefined) return text;
+  if (stage === undefined || !hasStages(state, situation)) return text;
   const step = `step ${state.stagesDone + 1} of ${settings.stages.length}`;
   if (state.stageReachedAtMs === undefined) return `${step}${text === '' ? '' : `: ${text}`}`;
-  const reached = `${step}: ${sizeOf(stage, observed.want)} of ${observed.want} replicas run version ${state.version}`;
+  const reached = `${step}: ${sizeOf(settings.stages, state.stagesDone, observed.want)} of ${observed.want} replicas run version ${state.version}`;
   return `${reached}; waits ${stage.wait === 'promotion' ? 'for a promotion' : `${textOfMs(stage.wait.ms)} since they were ready`}`;
 }

@@ -820,7 +820,7 @@ export type UndoRolloutRequest = Message<"cloudless.api.UndoRolloutRequest"> & {
   name: string;
 
   /**
-   * A kept version. 0: the one that was rolled out before.
+   * A kept version. 0: the newest with another template that was rolled out; in mid-rollout that is what was there before.
    *
    * @generated from field: int32 to_version = 3;
    */

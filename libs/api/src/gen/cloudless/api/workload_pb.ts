@@ -1915,14 +1915,14 @@ export const RolloutStatus_PhaseSchema: GenEnum<RolloutStatus_Phase> = /*@__PURE
  */
 export type RolloutFailure = Message<"cloudless.api.RolloutFailure"> & {
   /**
-   * `replica … failed 3 times: exit code 1`, or `no progress for 10m`.
+   * `new replicas failed 3 times`, or `no progress for 10m`, with what the replica that shows it best ended by or waits for.
    *
    * @generated from field: string reason = 1;
    */
   reason: string;
 
   /**
-   * The replica that failed last; empty when none did.
+   * Of the replicas that the rollout has made, the one that failed most, else one that does not become ready; empty when there is none.
    *
    * @generated from field: string replica_id = 2;
    */
@@ -1939,7 +1939,7 @@ export type RolloutFailure = Message<"cloudless.api.RolloutFailure"> & {
   exitCode?: number | undefined;
 
   /**
-   * The last lines it wrote before it ended.
+   * The last lines it wrote before it last ended by itself.
    *
    * @generated from field: repeated string last_lines = 5;
    */

@@ -1,0 +1,27 @@
+import { create } from '@bufbuild/protobuf';
+import { durationFromMs, timestampFromMs } from '@bufbuild/protobuf/wkt';
+import { DrainNodeRequestSchema, DrainStatus_Phase as DrainPhase } from '@cloudless/api';
+import { NodeRecordSchema } from '@cloudless/api/store';
+import { drainedNode } from './drains.js';
+
+const NOW_MS = 1_000_000;
+const at = timestampFromMs;
+
+describe('new terms for a drain that is under way', () => {
+  it.each([
+    { name: 'it began before: that stays', startedMs: NOW_MS - 60_000, becomesMs: NOW_MS - 60_000 },
+    {
+      name: 'it began by a clock ahead of ours: it has all of its time from now on',
+      startedMs: NOW_MS + 60_000,
+      becomesMs: NOW_MS,
+    },
+  ])('$name', ({ startedMs, becomesMs }) => {
+    const before = create(NodeRecordSchema, {
+      ...{ id: 'node-1', cordoned: true, draining: true },
+      drain: { startedAt: at(startedMs), total: 3, phase: DrainPhase.DRAINING },
+    });
+    const request = create(DrainNodeRequestSchema, { nodeId: 'node-1', deadline: durationFromMs(5_000), force: true });
+    const { drain } = drainedNode(before, request, { nowMs: NOW_MS, held: 2 })?.after ?? {};
+    expect(drain).toMatchObject({ startedAt: at(becomesMs), deadline: at(NOW_MS + 5_000), force: true, total: 3 });
+  });
+});

@@ -1,0 +1,503 @@
+import { durationFromMs } from '@bufbuild/protobuf/wkt';
+import {
+  ReplicaStatus_Phase as Phase,
+  Rollout_OnFailure as OnFailure,
+  Rollout_Promotion as Promotion,
+  Rollout_Strategy as Strategy,
+  WorkloadSpecSchema,
+} from '@cloudless/api';
+import { create } from '@bufbuild/protobuf';
+import { Code } from '@connectrpc/connect';
+import { RolloutStory } from './rollout-story.js';
+
+/** The sentences of CLD-REQ-023 that the controller and the API keep; those of the planner alone are in libs/rollout. */
+
+const ms = durationFromMs;
+const ROLLING = { strategy: Strategy.ROLLING_UPDATE };
+const RECREATE = { strategy: Strategy.RECREATE };
+const BLUE_GREEN = { strategy: Strategy.BLUE_GREEN };
+const crashed = (restarts: number) => ({ ready: false, restarts, lastExitCode: 7, lastLines: ['starting', 'no such table'] });
+
+describe('CLD-REQ-023, limits', () => {
+  it.each([
+    { name: 'the default of 3', rollout: {}, floor: 2 },
+    { name: 'max_unavailable 2', rollout: { maxUnavailable: 2 }, floor: 1 },
+    { name: 'an explicit 3', rollout: { minAvailable: 3 }, floor: 3 },
+    { name: 'an explicit 3 beside max_unavailable 2', rollout: { minAvailable: 3, maxUnavailable: 2 }, floor: 3 },
+    { name: 'more than is wanted', rollout: { minAvailable: 9 }, floor: 3 },
+  ])('A rolling update keeps `minAvailable` replicas ready at every instant: $name', async ({ rollout, floor }) => {
+    const story = await RolloutStory.begin(rollout);
+    await story.update();
+    const { lowestReady, highestTotal } = await story.pass(6_000);
+    expect(lowestReady).toBeGreaterThanOrEqual(floor);
+    expect(highestTotal).toBe(4);
+    expect(await story.status()).toMatchObject({ minAvailable: floor, updatedReplicas: 3, readyReplicas: 3, totalReplicas: 3 });
+  });
+
+  it('When that is 0, surge first', async () => {
+    const story = await RolloutStory.begin({ minAvailable: 3 });
+    await story.update();
+    expect(await story.pass(6_000)).toMatchObject({ lowestReady: 3, highestTotal: 4, phases: ['IN_PROGRESS', 'COMPLETED'] });
+  });
+
+  it('create and update are never refused for it (a broken workload must be fixable), and unready old replicas may always be stopped', async () => {
+    const story = await RolloutStory.begin({ minAvailable: 3 });
+    for (const replica of await story.replicas()) story.say(replica, { ready: false });
+    await story.pass(100);
+    await story.update();
+    await story.pass(6_000);
+    expect(await story.rollout()).toMatchObject({ phase: 'COMPLETED', version: 2 });
+    expect(await story.replicas(1)).toEqual([]);
+  });
+
+  it.each([
+    { call: 'create', attempt: (story: RolloutStory) => story.create({ maxSurge: 0, minAvailable: 3 }) },
+    { call: 'update', attempt: (story: RolloutStory) => story.update({ rollout: { maxSurge: 0, minAvailable: 3 } }) },
+  ])('an explicit 0 that leaves no possible move is refused at create and update: $call', async ({ call, attempt }) => {
+    const story = await RolloutStory.begin();
+    if (call === 'create') {
+      await story.call((client) => client.deleteWorkload({ name: 'web' }));
+      await story.cluster.advance(3_000);
+    }
+    await expect(attempt(story)).rejects.toMatchObject({
+      code: Code.InvalidArgument,
+      rawMessage: expect.stringContaining('max_surge 0 and min_available 3 of 3 leave no possible move') as unknown,
+    });
+  });
+
+  it('if it arises later by scaling, the rollout pauses with that text. It never goes below the minimum to make progress', async () => {
+    const limits = { maxSurge: 0, minAvailable: 2, minReadyDuration: ms(500) };
+    const story = await RolloutStory.begin({ ...limits, progressDeadline: ms(3_000) });
+    await story.pass(500);
+    await story.update();
+    await story.pass(300);
+    await story.call((client) => client.scaleWorkload({ name: 'web', replicas: 2 }));
+    const { lowestReady } = await story.pass(6_000);
+    expect(lowestReady).toBe(2);
+    expect(await story.rollout()).toMatchObject({
+      phase: 'PAUSED',
+      reason: 'max_surge 0 and min_available 2 of 2 leave no possible move',
+    });
+    await story.call((client) => client.updateWorkload({ name: 'web', spec: { rollout: { maxSurge: 1 } } }));
+    await story.pass(5_000);
+    expect(await story.rollout()).toMatchObject({ phase: 'COMPLETED', version: 2, reason: '' });
+  });
+
+  it.each([
+    { name: 'desired + max_surge (rolling)', rollout: { ...ROLLING, maxSurge: 2 }, highest: 5 },
+    { name: '2 × desired (blue/green)', rollout: BLUE_GREEN, highest: 6 },
+    { name: 'desired (recreate)', rollout: RECREATE, highest: 3 },
+  ])('Ceiling of live replicas: $name', async ({ rollout, highest }) => {
+    const story = await RolloutStory.begin(rollout);
+    await story.update();
+    expect((await story.pass(6_000)).highestTotal).toBe(highest);
+    expect(await story.status()).toMatchObject({ updatedReplicas: 3, totalReplicas: 3 });
+  });
+
+  it('Ceiling of live replicas: + 1 per replica being drained', async () => {
+    const story = await RolloutStory.begin({ minAvailable: 3 });
+    story.when(2, 'unready');
+    await story.update();
+    await story.pass(300);
+    expect(await story.replicas()).toHaveLength(4);
+    const [old] = await story.replicas(1);
+    await story.call((client) => client.drainNode({ nodeId: old!.nodeId }));
+    const drained = await story.pass(1_000);
+    expect(drained).toMatchObject({ lowestReady: 3, highestTotal: 5 });
+  });
+
+  it('Ceiling of live replicas: max(old, desired) while scaling down', async () => {
+    const story = await RolloutStory.begin({}, { replicas: 6 });
+    story.holdStops(true);
+    await story.update({ replicas: 2 });
+    expect(await story.pass(2_000)).toMatchObject({ highestTotal: 6 });
+    story.holdStops(false);
+    await story.pass(3_000);
+    expect(await story.status()).toMatchObject({ updatedReplicas: 2, totalReplicas: 2 });
+  });
+
+  it('Ceiling of live replicas: replicas on lost nodes do not count', async () => {
+    const story = await RolloutStory.begin({ maxSurge: 1, minAvailable: 3 });
+    const [old] = await story.replicas(1);
+    story.cluster.agents.get(old!.nodeId)!.isHeard = false;
+    await story.pass(6_000);
+    expect(await story.status()).toMatchObject({ readyReplicas: 3, totalReplicas: 3 });
+  });
+});
+
+describe('CLD-REQ-023, progress', () => {
+  it('Steps wait for *readiness* held for `min_ready_duration`', async () => {
+    const story = await RolloutStory.begin({ minReadyDuration: ms(2_000), minAvailable: 3 });
+    await story.pass(2_000);
+    await story.update();
+    await story.pass(1_800);
+    expect(await story.replicas(1)).toHaveLength(3); // the new one is ready, and not for long enough
+    await story.pass(600);
+    expect(await story.replicas(1)).toHaveLength(2);
+    await story.pass(8_000);
+    expect(await story.rollout()).toMatchObject({ phase: 'COMPLETED' });
+  });
+
+  it('with a progress deadline, not for clocks', async () => {
+    const story = await RolloutStory.begin({ progressDeadline: ms(3_000) });
+    story.when(2, 'unready');
+    await story.update();
+    await story.pass(2_500);
+    expect(await story.rollout()).toMatchObject({ phase: 'IN_PROGRESS' });
+    for (const replica of await story.replicas(2)) story.say(replica, { ready: true });
+    await story.pass(2_500); // it was progress: the deadline counts from there
+    expect(await story.rollout()).toMatchObject({ phase: 'IN_PROGRESS' });
+    await story.pass(1_500);
+    expect(await story.rollout()).toMatchObject({ phase: 'FAILED' });
+  });
+
+  it('Extra old replicas are deleted, not restarted', async () => {
+    const story = await RolloutStory.begin({}, { replicas: 5 });
+    const before = (await story.replicas()).map(({ id }) => id);
+    const starts = (): number => [...story.cluster.agents.values()].reduce((sum, { started }) => sum + started.length, 0);
+    const started = starts();
+    await story.call((client) => client.scaleWorkload({ name: 'web', replicas: 2 }));
+    await story.pass(2_000);
+    const after = (await story.replicas()).map(({ id }) => id);
+    expect(after).toHaveLength(2);
+    expect(before).toEqual(expect.arrayContaining(after));
+    expect(starts()).toBe(started);
+  });
+
+  it.each([
+    { from: 2, to: 5 },
+    { from: 5, to: 2 },
+    { from: 3, to: 0 },
+  ])('Scale and update combined end at the desired count exactly: $from to $to', async ({ from, to }) => {
+    const story = await RolloutStory.begin({}, { replicas: from });
+    await story.update({ replicas: to });
+    await story.pass(8_000);
+    expect(await story.status()).toMatchObject({ updatedReplicas: to, readyReplicas: to, totalReplicas: to });
+    expect(await story.rollout()).toMatchObject({ phase: 'COMPLETED' });
+  });
+
+  it('A new-version replica that restarts before its rollout has completed is no progress and counts as failed', async () => {
+    const story = await RolloutStory.begin({ maxFailedNew: 2, minAvailable: 3 });
+    story.when(2, 'unready');
+    await story.update();
+    await story.pass(300);
+    const [fresh] = await story.replicas(2);
+    story.say(fresh!, crashed(1));
+    await story.pass(300);
+    expect((await story.rollout()).status).toMatchObject({ failedNew: 1, updated: 1 });
+    expect(await story.replicas(1)).toHaveLength(3);
+  });
+
+  it('after `max_failed_new` of them the rollout fails early with that replica’s last log lines', async () => {
+    const story = await RolloutStory.begin({ maxFailedNew: 2 });
+    story.when(2, 'unready');
+    await story.update();
+    await story.pass(300);
+    const [fresh] = await story.replicas(2);
+    story.say(fresh!, crashed(2));
+    await story.pass(300);
+    const { phase, failure, reason } = await story.rollout();
+    expect(phase).toBe('FAILED');
+    expect(failure).toMatchObject({
+      replicaId: fresh!.id,
+      nodeId: fresh!.nodeId,
+      exitCode: 7,
+      lastLines: ['starting', 'no such table'],
+      version: 2,
+    });
+    expect(failure?.reason).toBe(reason);
+    expect(reason).toContain('2 times');
+    const { lowestReady } = await story.pass(3_000);
+    expect(lowestReady).toBeGreaterThanOrEqual(2); // what it left as it was goes on serving
+  });
+
+  it('after `max_failed_new` of them: restarts of old replicas do not count', async () => {
+    const story = await RolloutStory.begin({ maxFailedNew: 1 });
+    story.when(2, 'unready');
+    await story.update();
+    await story.pass(300);
+    const [old] = await story.replicas(1);
+    story.say(old!, { restarts: 5, lastExitCode: 1 });
+    await story.pass(500);
+    expect(await story.rollout()).toMatchObject({ phase: 'IN_PROGRESS' });
+  });
+});
+
+describe('CLD-REQ-023, strategies', () => {
+  it('RECREATE stops all, then starts all; its own stops count min_available as 0', async () => {
+    const story = await RolloutStory.begin({ ...RECREATE, minAvailable: 2 });
+    await story.update();
+    const { lowestReady, served, phases } = await story.pass(5_000);
+    expect(lowestReady).toBe(0);
+    expect(served).toEqual(['', '2']); // never both
+    expect(phases.at(-1)).toBe('COMPLETED');
+  });
+
+  it('an explicit min_available > 0 gets a warning that it cannot be kept', async () => {
+    const story = await RolloutStory.begin();
+    const warningsOf = async (rollout: object): Promise<readonly string[]> => {
+      const spec = create(WorkloadSpecSchema, { rollout });
+      const plan = await story.call((client) => client.planWorkload({ name: 'web', spec }));
+      return plan.warnings;
+    };
+    expect((await warningsOf({ ...RECREATE, minAvailable: 2 })).join()).toMatch(/min_available 2 cannot be kept/);
+    expect((await warningsOf(RECREATE)).join()).not.toContain('min_available');
+  });
+
+  it('BLUE_GREEN places the full new set in one all-or-nothing decision', async () => {
+    const story = await RolloutStory.begin({ ...BLUE_GREEN }, { resources: { requests: { cpuMillis: 2_000 } } }, 2);
+    await story.update(); // two nodes of 4 cores: of the three new ones only one has room
+    await story.pass(2_000);
+    expect((await story.replicas(2)).map(({ nodeId }) => nodeId)).toEqual(['', '', '']);
+    expect(await story.status()).toMatchObject({ activeVersion: 1, readyReplicas: 3 });
+    await story.cluster.addNode('node-8');
+    await story.pass(5_000);
+    expect(await story.status()).toMatchObject({ activeVersion: 2, readyReplicas: 3, totalReplicas: 3 });
+  });
+
+  it('BLUE_GREEN waits until ready, switches traffic in one step', async () => {
+    const story = await RolloutStory.begin(BLUE_GREEN);
+    story.when(2, 'unready');
+    await story.update();
+    expect((await story.pass(500)).served).toEqual(['1']);
+    const [first, second, third] = await story.replicas(2);
+    for (const replica of [first, second]) story.say(replica!, { ready: true });
+    expect((await story.pass(500)).served).toEqual(['1']);
+    story.say(third!, { ready: true });
+    expect((await story.pass(1_000)).served.slice(-1)).toEqual(['2']);
+    expect(await story.status()).toMatchObject({ activeVersion: 2 });
+  });
+
+  it('keeps blue for `pause_duration` for instant rollback, then removes it', async () => {
+    const story = await RolloutStory.begin({ ...BLUE_GREEN, pauseDuration: ms(4_000) });
+    await story.update();
+    await story.pass(2_000);
+    expect(await story.status()).toMatchObject({ activeVersion: 2, readyReplicas: 3, totalReplicas: 6 });
+    const blue = (await story.replicas(1)).map(({ id }) => id);
+    await story.call((client) => client.undoRollout({ name: 'web' }));
+    expect((await story.pass(200)).served.at(-1)).toBe('1');
+    expect((await story.replicas(1)).map(({ id }) => id)).toEqual(blue);
+    await story.pass(8_000);
+    expect(await story.status()).toMatchObject({ activeVersion: 3, totalReplicas: 3 });
+    await story.update();
+    await story.pass(8_000);
+    expect(await story.status()).toMatchObject({ activeVersion: 4, totalReplicas: 3 });
+  });
+
+  it('promotion: under MANUAL the switch waits, PAUSED, until somebody promotes', async () => {
+    const story = await RolloutStory.begin({ ...BLUE_GREEN, promotion: Promotion.MANUAL, progressDeadline: ms(1_000) });
+    await story.update();
+    expect((await story.pass(3_000)).served).toEqual(['1']);
+    const { phase, status, reason } = await story.rollout();
+    expect({ phase, waits: status.waitsForPromotion }).toEqual({ phase: 'PAUSED', waits: true });
+    expect(reason).toContain('promot');
+    await story.call((client) => client.promoteRollout({ name: 'web' }));
+    expect((await story.pass(3_000)).served.at(-1)).toBe('2');
+    expect(await story.rollout()).toMatchObject({ phase: 'COMPLETED' });
+  });
+
+  it('steps (canary: replicas or percent, then a wait or MANUAL)', async () => {
+    const steps = [
+      { replicas: 1, wait: ms(2_000) },
+      { percent: 50, promotion: Promotion.MANUAL },
+    ];
+    const story = await RolloutStory.begin({ steps, progressDeadline: ms(1_000) }, { replicas: 4 });
+    const updated = async (): Promise<readonly [number, number]> => {
+      const { status } = await story.rollout();
+      return [status.step, status.updated];
+    };
+    await story.update();
+    await story.pass(1_800);
+    expect(await updated()).toEqual([1, 1]);
+    await story.pass(2_500);
+    expect(await updated()).toEqual([2, 2]);
+    await story.pass(10_000);
+    expect(await updated()).toEqual([2, 2]);
+    expect(await story.rollout()).toMatchObject({ phase: 'PAUSED' });
+    await story.call((client) => client.promoteRollout({ name: 'web' }));
+    await story.pass(5_000);
+    expect(await updated()).toEqual([0, 4]);
+    expect(await story.rollout()).toMatchObject({ phase: 'COMPLETED' });
+  });
+
+  it('steps (canary: … or MANUAL): a step that is reached while a stop is still unconfirmed waits for a promotion, and so it does afterwards', async () => {
+    const story = await RolloutStory.begin({ steps: [{ replicas: 1, promotion: Promotion.MANUAL }] });
+    story.holdStops(true);
+    await story.update();
+    await story.pass(1_000);
+    expect((await story.rollout()).status).toMatchObject({ waitsForPromotion: true, step: 1 });
+    story.holdStops(false);
+    await story.pass(500);
+    expect(await story.rollout()).toMatchObject({ phase: 'PAUSED', status: { waitsForPromotion: true, step: 1 } });
+  });
+
+  it('Both versions count and serve in a rolling update', async () => {
+    const story = await RolloutStory.begin({ minAvailable: 3 });
+    await story.update();
+    const { served, lowestReady } = await story.pass(5_000);
+    expect(served).toEqual(['1', '1,2', '2']);
+    expect(lowestReady).toBe(3); // of both together
+  });
+
+  it('under BLUE_GREEN only the active version counts and serves', async () => {
+    const story = await RolloutStory.begin({ ...BLUE_GREEN, promotion: Promotion.MANUAL });
+    await story.update();
+    const { served } = await story.pass(2_000);
+    expect(served).toEqual(['1']);
+    expect(await story.status()).toMatchObject({ readyReplicas: 3, totalReplicas: 6 });
+    const [old] = await story.replicas(1);
+    story.say(old!, { ready: false });
+    await story.pass(40);
+    expect(await story.status()).toMatchObject({ readyReplicas: 2 });
+  });
+});
+
+describe('CLD-REQ-023, the life of a rollout', () => {
+  it('A rollout is asynchronous, has a phase, counts updated/ready/total', async () => {
+    const story = await RolloutStory.begin({ minAvailable: 3 });
+    story.when(2, 'unready');
+    const answer = await story.update();
+    expect(answer.status).toMatchObject({ version: 2, updatedReplicas: 0, readyReplicas: 3 });
+    expect((await story.pass(500)).phases.at(-1)).toBe('IN_PROGRESS');
+    const { status } = await story.rollout();
+    expect(status).toMatchObject({ updated: 1, ready: 3, total: 4, version: 2, fromVersion: 1 });
+    story.when(2, 'ready');
+    for (const replica of await story.replicas(2)) story.say(replica, { ready: true });
+    expect((await story.pass(4_000)).phases).toEqual(['IN_PROGRESS', 'COMPLETED']);
+    expect((await story.rollout()).status).toMatchObject({ updated: 3, ready: 3, total: 3 });
+  });
+
+  it('fails on its progress deadline', async () => {
+    const story = await RolloutStory.begin({ progressDeadline: ms(2_000) });
+    story.when(2, 'unready');
+    await story.update();
+    await story.pass(3_000);
+    const { phase, reason, failure } = await story.rollout();
+    expect(phase).toBe('FAILED');
+    expect(reason).toContain('no progress for 2s');
+    expect(failure).toMatchObject({ version: 2 });
+  });
+
+  it('can be paused, resumed', async () => {
+    const story = await RolloutStory.begin({ progressDeadline: ms(2_000) });
+    story.when(2, 'unready');
+    await story.update();
+    await story.pass(300);
+    await story.call((client) => client.pauseRollout({ name: 'web' }));
+    story.when(2, 'ready');
+    for (const replica of await story.replicas(2)) story.say(replica, { ready: true });
+    const { phases } = await story.pass(5_000); // beyond its deadline, which does not count now
+    expect(phases.at(-1)).toBe('PAUSED');
+    expect((await story.rollout()).status).toMatchObject({ pausedByUser: true });
+    expect((await story.rollout()).reason).toContain('paused by a user');
+    expect((await story.replicas(1)).length).toBeGreaterThanOrEqual(2);
+    await story.call((client) => client.resumeRollout({ name: 'web' }));
+    await story.pass(4_000);
+    expect(await story.rollout()).toMatchObject({ phase: 'COMPLETED' });
+  });
+
+  it('can be undone: the exact earlier spec, with the count and the rollout of now', async () => {
+    const story = await RolloutStory.begin({}, { env: { COLOUR: 'blue' } });
+    const first = (await story.call((client) => client.getWorkload({ name: 'web' }))).spec;
+    await story.update({ env: { COLOUR: 'green' }, args: ['--new'], replicas: 4, rollout: { maxUnavailable: 2 } });
+    await story.pass(5_000);
+    const undone = await story.call((client) => client.undoRollout({ name: 'web' }));
+    expect(undone.spec).toMatchObject({ command: first?.command, env: { COLOUR: 'blue' }, args: [], replicas: 4 });
+    expect(undone.spec?.rollout?.maxUnavailable).toBe(2);
+    await story.pass(5_000);
+    const { versions, totalReplicas } = await story.status();
+    expect(versions.at(-1)).toMatchObject({ version: 3, sameAs: 1, cause: 'undo to version 1', active: true });
+    expect(totalReplicas).toBe(4);
+  });
+
+  it('can be undone in its middle: what has not been replaced yet stays', async () => {
+    const story = await RolloutStory.begin();
+    const before = (await story.replicas()).map(({ id }) => id);
+    story.when(2, 'unready');
+    await story.update();
+    await story.pass(500);
+    const left = (await story.replicas(1)).map(({ id }) => id);
+    await story.call((client) => client.undoRollout({ name: 'web' }));
+    await story.pass(3_000);
+    expect((await story.replicas()).map(({ id }) => id)).toEqual(expect.arrayContaining(left));
+    expect(left.length).toBeGreaterThanOrEqual(2);
+    expect(before).toEqual(expect.arrayContaining(left));
+    expect(await story.rollout()).toMatchObject({ phase: 'COMPLETED', version: 3 });
+  });
+
+  it('a new update supersedes it', async () => {
+    const story = await RolloutStory.begin({ progressDeadline: ms(2_000) });
+    story.when(2, 'unready');
+    await story.update();
+    await story.pass(500);
+    await story.update();
+    await story.pass(5_000);
+    expect(await story.rollout()).toMatchObject({ phase: 'COMPLETED', version: 3, fromVersion: 1 });
+    const starts = [...story.cluster.agents.values()].flatMap(({ started }) =>
+      started.map(({ order }) => (order.case === 'start' ? order.value.version : 0)),
+    );
+    expect(starts.lastIndexOf(2)).toBeGreaterThan(-1);
+    expect(await story.replicas(2)).toEqual([]);
+  });
+
+  it('`on_failure` is PAUSE: it stays as it is, and resuming tries again', async () => {
+    const story = await RolloutStory.begin({ maxFailedNew: 1, onFailure: OnFailure.PAUSE });
+    story.when(2, 'fails');
+    await story.update();
+    await story.pass(3_000);
+    expect(await story.rollout()).toMatchObject({ phase: 'FAILED', version: 2 });
+    expect((await story.replicas(1)).filter(({ ready }) => ready)).toHaveLength(3);
+    story.when(2, 'ready');
+    await story.pass(3_000);
+    expect(await story.rollout()).toMatchObject({ phase: 'FAILED', version: 2 });
+    await story.call((client) => client.resumeRollout({ name: 'web' }));
+    await story.pass(5_000);
+    expect(await story.rollout()).toMatchObject({ phase: 'COMPLETED', version: 2 });
+  });
+
+  it.each([
+    { name: 'ROLLING_UPDATE', rollout: ROLLING },
+    { name: 'RECREATE', rollout: RECREATE },
+    { name: 'BLUE_GREEN', rollout: BLUE_GREEN },
+  ])('`on_failure` is ROLLBACK: it goes back to what was there before: $name', async ({ rollout }) => {
+    const story = await RolloutStory.begin(
+      { ...rollout, maxFailedNew: 2, onFailure: OnFailure.ROLLBACK },
+      { env: { COLOUR: 'blue' } },
+    );
+    story.when(2, 'fails');
+    await story.update({ env: { COLOUR: 'green' } });
+    const { phases } = await story.pass(10_000);
+    const { phase, version, failure } = await story.rollout();
+    expect({ phase, version }).toEqual({ phase: 'ROLLED_BACK', version: 3 });
+    expect(phases.filter((seen) => seen === 'COMPLETED').length).toBeLessThanOrEqual(1); // only before it began
+    expect(failure).toMatchObject({ version: 2, exitCode: 1 });
+    const { spec, status } = await story.call((client) => client.getWorkload({ name: 'web' }));
+    expect(spec?.env).toEqual({ COLOUR: 'blue' });
+    expect(status).toMatchObject({ readyReplicas: 3, totalReplicas: 3, activeVersion: 3 });
+    expect(status?.versions.at(-1)).toMatchObject({ cause: 'rollback to version 1', sameAs: 1 });
+  });
+
+  it('a first deployment that fails is FAILED, goes on trying, and is COMPLETED when it is ready', async () => {
+    const story = await RolloutStory.begin({ maxFailedNew: 1, onFailure: OnFailure.ROLLBACK }, { replicas: 0 });
+    await story.call((client) => client.deleteWorkload({ name: 'web' }));
+    await story.cluster.advance(1_000);
+    story.when(1, 'fails');
+    await story.create({ maxFailedNew: 1, onFailure: OnFailure.ROLLBACK });
+    await story.pass(1_000);
+    expect(await story.rollout()).toMatchObject({ phase: 'FAILED', version: 1, fromVersion: 0 });
+    story.when(1, 'ready');
+    await story.pass(10_000);
+    expect(await story.rollout()).toMatchObject({ phase: 'COMPLETED', version: 1 });
+  });
+
+  it('a restart replaces every replica by one of the same template', async () => {
+    const story = await RolloutStory.begin();
+    const before = (await story.replicas()).map(({ id }) => id);
+    await story.call((client) => client.restartRollout({ name: 'web' }));
+    await story.pass(5_000);
+    const after = await story.replicas();
+    expect(after).toHaveLength(3);
+    expect(after.filter(({ id, phase }) => before.includes(id) || phase !== Phase.RUNNING)).toEqual([]);
+    expect((await story.status()).versions.at(-1)).toMatchObject({ version: 2, cause: 'restart' });
+  });
+});

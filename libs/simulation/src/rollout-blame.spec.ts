@@ -1,0 +1,136 @@
+import { durationFromMs } from '@bufbuild/protobuf/wkt';
+import {
+  ReplicaStatus_Phase as Phase,
+  Rollout_OnFailure as OnFailure,
+  Rollout_Promotion as Promotion,
+  Rollout_Strategy as Strategy,
+  type ReplicaStatus,
+} from '@cloudless/api';
+import { RolloutStory } from './rollout-story.js';
+
+/** What makes a rollout fail, who is blamed for it, and where it goes back to. */
+
+const ms = durationFromMs;
+const BLUE_GREEN = { strategy: Strategy.BLUE_GREEN };
+const MANUAL = Promotion.MANUAL;
+
+/** Replicas of version 1 fail, are replaced by others of version 1, and the newest of those restarts. */
+async function troubleWithVersion1(story: RolloutStory): Promise<void> {
+  const [old] = await story.replicas(1);
+  story.say(old!, { phase: Phase.FAILED, ready: false, reason: 'exit code 1', lastExitCode: 1 });
+  await story.pass(1_500);
+  const replacement = (await story.replicas(1)).at(-1)!;
+  expect(replacement.id).not.toBe(old!.id);
+  story.say(replacement, { restarts: 1, ready: true, lastExitCode: 1 });
+  await story.pass(500);
+}
+
+describe('a rollout', () => {
+  it('does not fail by what replaces replicas of the version before, at a canary step', async () => {
+    const steps = [{ replicas: 1, promotion: MANUAL }];
+    const story = await RolloutStory.begin({ steps, onFailure: OnFailure.ROLLBACK, maxFailedNew: 1 });
+    await story.update();
+    await story.pass(2_000);
+    await troubleWithVersion1(story);
+    await story.call((client) => client.promoteRollout({ name: 'web' }));
+    await story.pass(5_000);
+    expect(await story.rollout()).toMatchObject({ phase: 'COMPLETED', version: 2 });
+  });
+
+  it('does not fail by what replaces the active set of blue/green', async () => {
+    const story = await RolloutStory.begin({ ...BLUE_GREEN, promotion: MANUAL, maxFailedNew: 1 });
+    story.when(2, 'unready');
+    await story.update();
+    await story.pass(500);
+    await troubleWithVersion1(story);
+    expect(await story.rollout()).toMatchObject({ phase: 'IN_PROGRESS', status: { failedNew: 0 } });
+  });
+
+  it('names the replica that failed also when it serves again after each crash', async () => {
+    const story = await RolloutStory.begin({ maxFailedNew: 3, minReadyDuration: ms(60_000) });
+    await story.update();
+    await story.pass(800);
+    const [fresh] = await story.replicas(2);
+    for (const restarts of [1, 2, 3]) {
+      story.say(fresh!, { restarts, ready: true, lastExitCode: 1, lastLines: [`crash ${restarts}`] });
+      await story.pass(200);
+    }
+    expect(await story.rollout()).toMatchObject({ phase: 'FAILED', failure: { replicaId: fresh!.id, lastLines: ['crash 3'] } });
+  });
+
+  it('goes back at once when the new set of blue/green stops being ready after the switch', async () => {
+    const story = await RolloutStory.begin({
+      ...BLUE_GREEN,
+      onFailure: OnFailure.ROLLBACK,
+      progressDeadline: ms(5_000),
+      pauseDuration: ms(60_000),
+    });
+    await story.update();
+    await story.pass(3_000);
+    expect(await story.status()).toMatchObject({ activeVersion: 2 });
+    const former = idsOf(await story.replicas(1));
+    for (const replica of await story.replicas(2)) story.say(replica, { ready: false, reason: 'readiness probe: HTTP 500' });
+    await story.pass(4_000);
+    expect(await story.status()).toMatchObject({ activeVersion: 2 });
+    await story.pass(2_000);
+    expect(await story.status()).toMatchObject({ activeVersion: 3, readyReplicas: 3 });
+    expect(idsOf(await story.replicas(1))).toEqual(former);
+  });
+
+  it('is forgiven, when it is resumed, what failed while it was paused', async () => {
+    const story = await RolloutStory.begin({ maxFailedNew: 2 });
+    story.when(2, 'unready');
+    await story.update();
+    await story.pass(300);
+    await story.call((client) => client.pauseRollout({ name: 'web' }));
+    await story.pass(300);
+    const [fresh] = await story.replicas(2);
+    story.say(fresh!, { restarts: 5, ready: false, lastExitCode: 1 });
+    await story.pass(300);
+    await story.call((client) => client.resumeRollout({ name: 'web' }));
+    await story.pass(300);
+    expect(await story.rollout()).toMatchObject({ phase: 'IN_PROGRESS' });
+  });
+});
+
+describe('an undo without a version', () => {
+  it('does not go to a version that was never rolled out', async () => {
+    const story = await RolloutStory.begin({ onFailure: OnFailure.ROLLBACK, maxFailedNew: 1 });
+    story.when(2, 'fails');
+    await story.update();
+    await story.pass(8_000);
+    expect(await story.rollout()).toMatchObject({ phase: 'ROLLED_BACK', version: 3 });
+    await expect(story.call((client) => client.undoRollout({ name: 'web' }))).rejects.toThrow(
+      'workload "default/web" has no earlier version to go back to that was rolled out; name one of its versions with to_version',
+    );
+    await story.call((client) => client.undoRollout({ name: 'web', toVersion: 2 }));
+  });
+
+  it('goes to the newest that was, past one that failed', async () => {
+    const story = await RolloutStory.begin({ maxFailedNew: 1 });
+    story.when(2, 'fails');
+    await story.update();
+    await story.pass(3_000);
+    await story.update();
+    await story.pass(6_000);
+    expect(await story.rollout()).toMatchObject({ phase: 'COMPLETED', version: 3 });
+    await story.call((client) => client.undoRollout({ name: 'web' }));
+    expect((await story.status()).versions.at(-1)).toMatchObject({ version: 4, sameAs: 1, cause: 'undo to version 1' });
+  });
+});
+
+describe('a pause', () => {
+  it('of a first deployment that has failed is refused with what helps', async () => {
+    const story = await RolloutStory.begin();
+    await story.call((client) => client.deleteWorkload({ name: 'web' }));
+    await story.cluster.advance(3_000, 50);
+    story.when(1, 'fails');
+    await story.create({ maxFailedNew: 1 });
+    await story.pass(2_000);
+    await expect(story.call((client) => client.pauseRollout({ name: 'web' }))).rejects.toThrow(
+      /its rollout has failed: .*; as the first it goes on trying: update it, scale it to 0, or delete it$/,
+    );
+  });
+});
+
+const idsOf = (replicas: readonly ReplicaStatus[]): readonly string[] => replicas.map(({ id }) => id).sort();
