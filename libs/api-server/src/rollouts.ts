@@ -18,6 +18,7 @@ import {
   type WorkloadSchema,
   type WorkloadSpec,
   type WorkloadVersion,
+  isRolledOut,
 } from '@cloudless/api';
 import { ControlRecordSchema, type ControlRecord, type VersionRecord, type WorkloadRecord } from '@cloudless/api/store';
 import { CloudlessError } from '@cloudless/base';
@@ -208,8 +209,7 @@ function isPaused({ version }: WorkloadRecord, { pausedVersion }: ControlRecord)
 }
 
 function demandUnderWay(workload: WorkloadRecord, control: ControlRecord, otherwise: string): void {
-  const settled = control.rolloutPhase === Phase.COMPLETED || control.rolloutPhase === Phase.ROLLED_BACK;
-  if (control.rollout?.version !== workload.version || !settled) return;
+  if (control.rollout?.version !== workload.version || !isRolledOut(control.rolloutPhase)) return;
   throw new CloudlessError('precondition', `${naming(workload)}: version ${workload.version} is rolled out; ${otherwise}`);
 }
 

@@ -17,3 +17,4 @@ export { checkSameMode, checkScalable } from './mode-rules.js';
 export { checkSpec, refuseUnsupported } from './spec-rules.js';
 export { portOfProbe } from './probe-rules.js';
 export { createValidationInterceptor, validateMessage } from './validation.js';
+export { isRolledOut } from './rollout-phase.js';

@@ -1,9 +1,8 @@
-import { RolloutStatus_Phase as Phase, type RolloutStatus } from '@cloudless/api';
+import { RolloutStatus_Phase as Phase, type RolloutStatus, isRolledOut } from '@cloudless/api';
 import type { ControlRecord, RolloutRecord } from '@cloudless/api/store';
 
 /** Whether a rollout has not come to its end. */
-export const isUnderWay = ({ rolloutPhase }: ControlRecord): boolean =>
-  rolloutPhase !== Phase.COMPLETED && rolloutPhase !== Phase.ROLLED_BACK;
+export const isUnderWay = ({ rolloutPhase }: ControlRecord): boolean => !isRolledOut(rolloutPhase);
 
 /**
  * What a pause, a resume or a promotion that no pass has acted upon yet makes of the status of a rollout. It shows at once, so that

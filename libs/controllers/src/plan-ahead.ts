@@ -1,7 +1,6 @@
 import { clone, create, equals } from '@bufbuild/protobuf';
 import {
   Rollout_Strategy as Strategy,
-  RolloutStatus_Phase as Phase,
   WorkloadPlanSchema,
   WorkloadPlan_Action as Action,
   WorkloadSpecSchema,
@@ -9,6 +8,7 @@ import {
   toTemplate,
   type WorkloadPlan,
   type WorkloadSpec,
+  isRolledOut,
 } from '@cloudless/api';
 import { WorkloadRecordSchema, type ControlRecord, type NodeRecord, type WorkloadRecord } from '@cloudless/api/store';
 import type { Clock } from '@cloudless/base';
@@ -149,7 +149,7 @@ function restWarnings(moves: MovesAhead, noNode: string): readonly string[] {
 /** A rollout that has not come to its end is given up for the next one. */
 function supersedes(control: ControlRecord | undefined, version: number): readonly string[] {
   const under = control?.rollout?.version ?? 0;
-  const settled = control?.rolloutPhase === Phase.COMPLETED || control?.rolloutPhase === Phase.ROLLED_BACK;
+  const settled = isRolledOut(control?.rolloutPhase);
   if (under === 0 || settled) return [];
   return [`the rollout of version ${under} is not done; version ${version} takes its place`];
 }

@@ -1,5 +1,5 @@
 import { timestampMs } from '@bufbuild/protobuf/wkt';
-import { RolloutStatus_Phase, Rollout_Strategy } from '@cloudless/api';
+import { RolloutStatus_Phase, Rollout_Strategy, isRolledOut } from '@cloudless/api';
 import type { ReplicaStatus, RolloutFailure, RolloutStatus, VersionInfo, Workload } from '@cloudless/api';
 import { formatAge, formatSpan, formatWord } from '../output/human.js';
 import type { Style } from '../output/style.js';
@@ -21,7 +21,7 @@ export function rolloutPhase(rollout: RolloutStatus | undefined): string {
 export function unsettledReason(rollout: RolloutStatus | undefined): string {
   if (rollout === undefined) return '';
   const { phase, reason, failure } = rollout;
-  if (phase === RolloutStatus_Phase.COMPLETED || phase === RolloutStatus_Phase.ROLLED_BACK) return '';
+  if (isRolledOut(phase)) return '';
   return phase === RolloutStatus_Phase.FAILED ? failure?.reason || reason : reason;
 }
 
@@ -82,9 +82,7 @@ function timeLeft(rollout: RolloutStatus | undefined, nowMs: number): string {
 }
 
 function isOver({ phase }: RolloutStatus): boolean {
-  return (
-    phase === RolloutStatus_Phase.COMPLETED || phase === RolloutStatus_Phase.ROLLED_BACK || phase === RolloutStatus_Phase.FAILED
-  );
+  return isRolledOut(phase) || phase === RolloutStatus_Phase.FAILED;
 }
 
 /** What made a rollout fail: the replica, how it ended, and the last it wrote. */

@@ -1,4 +1,4 @@
-import { ReplicaStatus_Phase, RolloutStatus_Phase, WorkloadStatus_Phase } from '@cloudless/api';
+import { ReplicaStatus_Phase, RolloutStatus_Phase, WorkloadStatus_Phase, isRolledOut } from '@cloudless/api';
 import type { RolloutStatus, Workload } from '@cloudless/api';
 import { ExitCode } from '../failure.js';
 import { formatWord } from '../output/human.js';
@@ -45,11 +45,7 @@ export function judgeWorkload(workload: Workload, generation: bigint, version = 
     return { kind: 'done', text: `${succeededReplicas} of ${desired} succeeded` };
   const finished = succeededReplicas > 0 ? `, ${succeededReplicas} succeeded` : '';
   const settled =
-    (rollout === RolloutStatus_Phase.COMPLETED || rollout === RolloutStatus_Phase.ROLLED_BACK) &&
-    total === updated &&
-    total <= desired &&
-    ready === total &&
-    total + succeededReplicas >= desired;
+    isRolledOut(rollout) && total === updated && total <= desired && ready === total && total + succeededReplicas >= desired;
   if (settled) return { kind: 'done', text: `${ready} of ${desired} ready${finished}` };
   const others = total > updated ? `, ${total - updated} old` : '';
   return {
@@ -103,6 +99,6 @@ function rolloutEnd(rollout: RolloutStatus | undefined, version: number, because
 
 /** Whether it brings back what was there before a version that failed. */
 function isGoingBack({ phase, version, failure }: RolloutStatus): boolean {
-  const settled = phase === RolloutStatus_Phase.COMPLETED || phase === RolloutStatus_Phase.ROLLED_BACK;
+  const settled = isRolledOut(phase);
   return !settled && failure !== undefined && failure.version !== 0 && failure.version < version;
 }
