@@ -1,0 +1,78 @@
+// The protobuf wire format, as far as cri.mjs needs it: strings, small numbers, booleans, messages, and lists of these.
+// A schema is `{ name: [number, type, 'repeated'?] }`; a type is 'string', 'number', 'bool' or another schema.
+// See protobuf.dev/programming-guides/encoding.
+
+const VARINT = 0;
+const FIXED64 = 1;
+const BYTES = 2;
+const FIXED32 = 5;
+
+/** Turns an object into bytes. Fields that the schema does not name are a mistake of ours. */
+export function encode(schema, message) {
+  const parts = [];
+  for (const [name, value] of Object.entries(message)) {
+    if (schema[name] === undefined) throw new TypeError(`no field ${name} in the schema`);
+    const [number, type] = schema[name];
+    for (const item of Array.isArray(value) ? value : [value]) parts.push(encodeField(number, type, item));
+  }
+  return Buffer.concat(parts);
+}
+
+function encodeField(number, type, value) {
+  if (type === 'number' || type === 'bool') return Buffer.from([...varint(number * 8 + VARINT), ...varint(Number(value))]);
+  const content = type === 'string' ? Buffer.from(value) : encode(type, value);
+  return Buffer.concat([Buffer.from([...varint(number * 8 + BYTES), ...varint(content.length)]), content]);
+}
+
+function varint(value) {
+  const bytes = [];
+  for (let rest = value; ; rest = Math.floor(rest / 128)) {
+    if (rest < 128) return [...bytes, rest];
+    bytes.push((rest % 128) + 128);
+  }
+}
+
+/** Turns bytes into an object: lists are always there, strings, numbers and booleans have their empty value when absent. */
+export function decode(schema, bytes) {
+  const byNumber = new Map(Object.entries(schema).map(([name, [number, ...rest]]) => [number, [name, ...rest]]));
+  const message = Object.fromEntries(Object.entries(schema).map(([name, [, type, list]]) => [name, emptyOf(type, list)]));
+  const reader = { bytes, at: 0 };
+  while (reader.at < bytes.length) {
+    const tag = readVarint(reader);
+    const value = readValue(reader, tag % 8);
+    const [name, type, list] = byNumber.get(Math.floor(tag / 8)) ?? [];
+    if (name === undefined) continue;
+    if (list === 'repeated') message[name].push(convert(type, value));
+    else message[name] = convert(type, value);
+  }
+  return message;
+}
+
+function emptyOf(type, list) {
+  if (list === 'repeated') return [];
+  return { string: '', number: 0, bool: false }[type];
+}
+
+function convert(type, value) {
+  if (type === 'string') return value.toString();
+  if (type === 'bool') return value !== 0;
+  return type === 'number' ? value : decode(type, value);
+}
+
+function readValue(reader, wireType) {
+  if (wireType === VARINT) return readVarint(reader);
+  const length = wireType === BYTES ? readVarint(reader) : { [FIXED64]: 8, [FIXED32]: 4 }[wireType];
+  if (length === undefined || reader.at + length > reader.bytes.length) throw new TypeError('malformed protobuf message');
+  reader.at += length;
+  return reader.bytes.subarray(reader.at - length, reader.at);
+}
+
+/** Exact up to 2^53; times in nanoseconds are beyond that, and nobody here reads them. */
+function readVarint(reader) {
+  for (let value = 0, scale = 1; ; scale *= 128) {
+    const byte = reader.bytes[reader.at++];
+    if (byte === undefined) throw new TypeError('malformed protobuf message');
+    value += (byte % 128) * scale;
+    if (byte < 128) return value;
+  }
+}
