@@ -27,6 +27,8 @@ class World {
   version = 1;
   failures = 0;
   pausedByUser = false;
+  /** Stops are ordered and not confirmed. */
+  holdsStops = false;
   /** Versions whose replicas never become ready. */
   readonly broken = new Set<number>();
   readonly sameAs = new Map<number, number>();
@@ -61,7 +63,7 @@ class World {
     if (advance.decision.kind === 'steps') {
       for (const step of advance.decision.steps) {
         if (step.kind === 'createReplica') this.create(step.version);
-        if (step.kind === 'stopReplica') this.replicas = this.replicas.filter(({ id }) => id !== step.replicaId);
+        if (step.kind === 'stopReplica') this.stop(step.replicaId);
       }
     }
     return advance;
@@ -92,6 +94,16 @@ class World {
 
   get versions(): readonly number[] {
     return this.replicas.map(({ version }) => version).sort((a, b) => a - b);
+  }
+
+  letStop(): void {
+    this.holdsStops = false;
+    this.replicas = this.replicas.filter(({ desired }) => desired === 'running');
+  }
+
+  private stop(replicaId: string): void {
+    this.replicas = this.replicas.map((replica) => (replica.id === replicaId ? { ...replica, desired: 'stopped' } : replica));
+    if (!this.holdsStops) this.letStop();
   }
 
   private create(version: number): void {
@@ -192,6 +204,19 @@ describe('a failing rollout', () => {
     world.broken.add(2);
     world.run();
     world.later(-500_000).run();
+    expect(world.later(9_999).run().state.phase).toBe('inProgress');
+    expect(world.later(1).run().state.phase).toBe('failed');
+  });
+
+  it('is not failed while a recreate lets everything stop in its grace', () => {
+    const world = running({ strategy: 'recreate', progressDeadlineMs: 10_000 }).update(2);
+    world.holdsStops = true;
+    world.run();
+    expect(world.later(60_000).run()).toMatchObject({ state: { phase: 'inProgress' } });
+    expect(world.state.untilMs).toBeUndefined();
+    world.letStop();
+    world.broken.add(2);
+    world.run();
     expect(world.later(9_999).run().state.phase).toBe('inProgress');
     expect(world.later(1).run().state.phase).toBe('failed');
   });

@@ -1,7 +1,7 @@
 import { nextSteps, type RolloutDecision } from './next-steps.js';
-import type { RolloutObserved, RolloutStrategy } from './observed.js';
+import type { RolloutObserved, RolloutReplica, RolloutStrategy } from './observed.js';
 import { NO_ROLLOUT, isFirst, isSettled, readyOf, textOfMs, without } from './rollout-state.js';
-import type { RolloutAdvance, RolloutNews, RolloutSettings, RolloutSituation, RolloutState } from './rollout-state.js';
+import type { RolloutAdvance, RolloutNews, RolloutSituation, RolloutState } from './rollout-state.js';
 import { hasOpenStage, passStages, reasonOf } from './stages.js';
 
 /**
@@ -11,7 +11,7 @@ import { hasOpenStage, passStages, reasonOf } from './stages.js';
 export function advanceRollout(before: RolloutState, situation: RolloutSituation): RolloutAdvance {
   const news: RolloutNews[] = [];
   let state = begun(rewound(before, situation.nowMs), situation, news);
-  state = retried(followed(state, situation), situation, news);
+  state = noteProgress(retried(followed(state, situation), situation, news), situation);
   const failure = failureOf(state, situation);
   if (failure !== undefined) {
     state = { ...without(state, 'untilMs'), phase: 'failed', reason: failure, waitsForPromotion: false };
@@ -29,7 +29,7 @@ export function advanceRollout(before: RolloutState, situation: RolloutSituation
   if (decision.kind === 'steps' && decision.steps.some(({ kind }) => kind === 'switchVersion')) {
     state = switched(state, situation, news);
   }
-  state = concluded(noteProgress(state, situation, observed), situation, decision, { news, waited: before.waitsForPromotion });
+  state = concluded(state, situation, decision, { news, waited: before.waitsForPromotion });
   const wakeAtMs = wakeAt(state, situation);
   return { state, observed, decision, news, ...(wakeAtMs === undefined ? {} : { wakeAtMs }) };
 }
@@ -99,20 +99,28 @@ function retried(state: RolloutState, { failures, nowMs }: RolloutSituation, new
   return { ...next, phase: 'inProgress', reason: '', forgiven: failures, progressAtMs: nowMs };
 }
 
-function failureOf(state: RolloutState, { settings, failures, nowMs, pausedByUser }: RolloutSituation): string | undefined {
+function failureOf(state: RolloutState, situation: RolloutSituation): string | undefined {
+  const { settings, failures, nowMs, pausedByUser } = situation;
   if (state.phase !== 'inProgress' || pausedByUser) return undefined;
   const failed = failures - state.forgiven;
   if (failed >= Math.max(1, settings.maxFailedNew)) return `new replicas failed ${failed === 1 ? 'once' : `${failed} times`}`;
-  const deadlineMs = deadlineOf(state, settings);
+  const deadlineMs = deadlineOf(state, situation);
   if (deadlineMs !== undefined && nowMs >= deadlineMs)
     return `no progress for ${textOfMs(settings.progressDeadlineMs)}${state.reason === '' ? '' : `: ${state.reason}`}`;
   return undefined;
 }
 
 /** When the rollout fails for want of progress; undefined while it waits for something else. */
-function deadlineOf(state: RolloutState, settings: RolloutSettings): number | undefined {
-  if (state.phase !== 'inProgress' || state.stageReachedAtMs !== undefined) return undefined;
-  return state.progressAtMs + settings.progressDeadlineMs;
+function deadlineOf(state: RolloutState, situation: RolloutSituation): number | undefined {
+  if (state.phase !== 'inProgress' || state.stageReachedAtMs !== undefined || awaitsStops(state, situation)) return undefined;
+  return state.progressAtMs + situation.settings.progressDeadlineMs;
+}
+
+/** Recreating begins by letting everything stop in its grace, which ends by itself. */
+function awaitsStops({ strategy, version }: RolloutState, { observed, canonical }: RolloutSituation): boolean {
+  const wanted = canonical(version);
+  const isLeaving = (replica: RolloutReplica): boolean => replica.version !== wanted && replica.desired === 'stopped';
+  return strategy === 'recreate' && observed.replicas.some((replica) => !replica.lost && isLeaving(replica));
 }
 
 function goesBack(state: RolloutState, { settings, canonical }: RolloutSituation): boolean {
@@ -160,9 +168,10 @@ function switched(state: RolloutState, { nowMs, settings }: RolloutSituation, ne
 }
 
 /** More ready replicas of the wanted version, and fewer of others, than ever before in this rollout. */
-function noteProgress(state: RolloutState, situation: RolloutSituation, { version }: RolloutObserved): RolloutState {
+function noteProgress(state: RolloutState, situation: RolloutSituation): RolloutState {
   if (isSettled(state)) return state;
-  const others = situation.observed.replicas.filter((replica) => !replica.lost && replica.version !== version).length;
+  const wanted = situation.canonical(state.version);
+  const others = situation.observed.replicas.filter((replica) => !replica.lost && replica.version !== wanted).length;
   const progress = readyOf(situation) - others;
   const further = progress > state.progress;
   if (!further && !situation.changed) return state;
@@ -197,7 +206,7 @@ function concluded(
     // Nor does the time for which a former version is kept, as long as the new set is whole.
     ...(why === 'kept' ? { progressAtMs: (state.switchedAtMs ?? nowMs) + settings.pauseMs } : {}),
   };
-  const untilMs = why === 'kept' ? next.progressAtMs : dueAt(next, settings);
+  const untilMs = why === 'kept' ? next.progressAtMs : dueAt(next, situation);
   return untilMs === undefined || phase === 'paused' ? next : { ...next, untilMs };
 }
 
@@ -232,12 +241,12 @@ function completed(state: RolloutState, news: RolloutNews[]): RolloutState {
 }
 
 /** When the step or the deadline it is in ends. */
-function dueAt(state: RolloutState, settings: RolloutSettings): number | undefined {
+function dueAt(state: RolloutState, situation: RolloutSituation): number | undefined {
   if (state.phase !== 'inProgress') return undefined;
-  const stage = settings.stages[state.stagesDone];
+  const stage = situation.settings.stages[state.stagesDone];
   if (state.stageReachedAtMs !== undefined && stage !== undefined && stage.wait !== 'promotion')
     return state.stageReachedAtMs + stage.wait.ms;
-  return deadlineOf(state, settings);
+  return deadlineOf(state, situation);
 }
 
 function wakeAt({ untilMs }: RolloutState, { nowMs }: RolloutSituation): number | undefined {

@@ -19,10 +19,10 @@ interface Row {
   readonly base?: JsonObject;
   readonly variant: JsonObject;
   /**
-   * `contended`: room for one of two workloads; `cutOff`: two nodes of which one falls silent in the end; the default is four
-   * diverse nodes with room.
+   * `contended`: room for one of two workloads; `cutOff`: two nodes of which one falls silent in the end; `evicting`: two of which one
+   * gets a NO_EXECUTE taint; `failing`: the updated program ends with an error at once; the default is four diverse nodes with room.
    */
-  readonly world?: 'contended' | 'cutOff';
+  readonly world?: 'contended' | 'cutOff' | 'evicting' | 'failing';
   /** The variant is refused and names this. */
   readonly refused?: string;
   /** With which code; default 12, UNIMPLEMENTED. */
@@ -132,6 +132,11 @@ const probeRows = (name: string, jsonName: string): Record<string, Row> => {
   return Object.fromEntries(Object.entries(rows).map(([leaf, row]) => [`${name}.${leaf}`, row]));
 };
 
+const withSteps = (before: JsonObject, after: JsonObject): Row => ({
+  base: { rollout: { steps: [before] } },
+  variant: { rollout: { steps: [after] } },
+});
+
 const refusedRows = (
   parent: string,
   rows: Readonly<Record<string, JsonObject>>,
@@ -197,8 +202,9 @@ const rows: Readonly<Record<string, Row>> = {
     variant: { placement: tolerated({ key: 'dedicated', value: 'gpu', effect: 'NO_SCHEDULE' }) },
   },
   'placement.tolerations.toleration_period': {
-    variant: { placement: tolerated({ key: 'dedicated', value: 'gpu', tolerationPeriod: '1s' }) },
-    refused: 'spec.placement.tolerations[0].toleration_period',
+    base: { placement: { tolerations: [{ key: 'evil', value: 'yes' }] } },
+    variant: { placement: { tolerations: [{ key: 'evil', value: 'yes', tolerationPeriod: '1s' }] } },
+    world: 'evicting',
   },
   'placement.spread.topology': {
     base: { placement: { spread: { topology: 'zone' } } },
@@ -217,22 +223,30 @@ const rows: Readonly<Record<string, Row>> = {
   'restart.max_retries': { variant: { restart: { maxRetries: 2 } } },
   termination_grace_period: { variant: { terminationGracePeriod: '3s' } },
   pre_stop_delay: { variant: { preStopDelay: '3s' } },
-  'rollout.strategy': { variant: { rollout: { strategy: 'BLUE_GREEN' } }, refused: 'spec.rollout.strategy' },
+  'rollout.strategy': { variant: { rollout: { strategy: 'RECREATE' } } },
   'rollout.max_surge': { variant: { rollout: { maxSurge: 2 } } },
   'rollout.max_unavailable': { base: { replicas: 4 }, variant: { replicas: 4, rollout: { maxUnavailable: 3 } } },
   'rollout.min_available': { variant: { rollout: { minAvailable: 3 } } },
   'rollout.min_ready_duration': { variant: { rollout: { minReadyDuration: '4s' } } },
-  'rollout.progress_deadline': { variant: { rollout: { progressDeadline: '5s' } }, refused: 'spec.rollout.progress_deadline' },
-  'rollout.max_failed_new': { variant: { rollout: { maxFailedNew: 1 } }, refused: 'spec.rollout.max_failed_new' },
-  'rollout.on_failure': { variant: { rollout: { onFailure: 'ROLLBACK' } }, refused: 'spec.rollout.on_failure' },
-  'rollout.pause_duration': { variant: { rollout: { pauseDuration: '1s' } }, refused: 'spec.rollout.pause_duration' },
-  'rollout.promotion': { variant: { rollout: { promotion: 'MANUAL' } }, refused: 'spec.rollout.promotion' },
-  ...refusedRows('rollout.steps', {
-    replicas: { rollout: { steps: [{ replicas: 1 }] } },
-    percent: { rollout: { steps: [{ percent: 10 }] } },
-    wait: { rollout: { steps: [{ wait: '1s' }] } },
-    promotion: { rollout: { steps: [{ promotion: 'MANUAL' }] } },
-  }),
+  'rollout.progress_deadline': {
+    base: { rollout: { maxFailedNew: 100 } },
+    variant: { rollout: { maxFailedNew: 100, progressDeadline: '2s' } },
+    world: 'failing',
+  },
+  'rollout.max_failed_new': { variant: { rollout: { maxFailedNew: 1 } }, world: 'failing' },
+  'rollout.on_failure': { variant: { rollout: { onFailure: 'ROLLBACK' } }, world: 'failing' },
+  'rollout.pause_duration': {
+    base: { rollout: { strategy: 'BLUE_GREEN' } },
+    variant: { rollout: { strategy: 'BLUE_GREEN', pauseDuration: '2s' } },
+  },
+  'rollout.promotion': {
+    base: { rollout: { strategy: 'BLUE_GREEN' } },
+    variant: { rollout: { strategy: 'BLUE_GREEN', promotion: 'MANUAL' } },
+  },
+  'rollout.steps.replicas': withSteps({ replicas: 1, wait: '2s' }, { replicas: 2, wait: '2s' }),
+  'rollout.steps.percent': withSteps({ percent: 20, wait: '2s' }, { percent: 60, wait: '2s' }),
+  'rollout.steps.wait': withSteps({ replicas: 1, wait: '1s' }, { replicas: 1, wait: '3s' }),
+  'rollout.steps.promotion': withSteps({ replicas: 1 }, { replicas: 1, promotion: 'MANUAL' }),
   'disconnect.mode': { variant: { disconnect: { mode: 'EXCLUSIVE' } }, world: 'cutOff' },
   'disconnect.lost_after': { variant: { disconnect: { lostAfter: '2s' } }, world: 'cutOff' },
   'disconnect.stop_after': {
@@ -243,7 +257,7 @@ const rows: Readonly<Record<string, Row>> = {
   labels: { variant: { labels: { team: 'a' } } },
   annotations: { variant: { annotations: { note: 'a' } } },
   runtime: { variant: { runtime: 'process' } },
-  mode: { variant: { mode: 'GLOBAL' }, refused: 'spec.mode' },
+  mode: { base: { replicas: null }, variant: { replicas: null, mode: 'GLOBAL' } },
   ...probeRows('liveness_probe', 'livenessProbe'),
   ...probeRows('readiness_probe', 'readinessProbe'),
   ...probeRows('startup_probe', 'startupProbe'),
@@ -303,6 +317,9 @@ async function outcomeOf(fields: JsonObject, world: Row['world']): Promise<unkno
     await submit('rival', rival);
     await submit(SUBJECT, Object.assign(spec, { replicas: 1, resources: rival.resources }));
     await cluster.addNode('node-a');
+  } else if (world === 'evicting') {
+    for (const nodeId of ['node-a', 'node-b']) await cluster.addNode(nodeId);
+    await submit(SUBJECT, spec);
   } else if (world === 'cutOff') {
     const capabilities = ['runtime.process', 'disconnect.exclusive'];
     for (const nodeId of ['node-a', 'node-b']) await cluster.addNode(nodeId, { capabilities });
@@ -320,6 +337,9 @@ async function outcomeOf(fields: JsonObject, world: Row['world']): Promise<unkno
     await cluster.advance(200);
     await submit(SUBJECT, spec);
   }
+  if (world === 'failing') {
+    for (const agent of cluster.agents.values()) agent.onStart = ({ version }) => (version === 2 ? 'fails' : 'ready');
+  }
   const trace: unknown[] = [];
   const look = async (): Promise<void> => {
     const { status } = await cluster.until(() => cluster.client.getWorkload({ name: SUBJECT }));
@@ -330,6 +350,7 @@ async function outcomeOf(fields: JsonObject, world: Row['world']): Promise<unkno
       status?.totalReplicas,
       status?.replicas.filter(({ stale, phase }) => stale && phase === Phase.RUNNING).length,
       withoutIds(status?.reason ?? ''),
+      [status?.rollout?.phase, withoutIds(status?.rollout?.reason ?? ''), status?.activeVersion],
     ]);
   };
   await cluster.advance(300);
@@ -338,6 +359,10 @@ async function outcomeOf(fields: JsonObject, world: Row['world']): Promise<unkno
   const placed = await cluster.until(() => cluster.client.getWorkload({ name: SUBJECT }));
   await cluster.advance(5_000);
   await cluster.until(() => cluster.client.updateWorkload({ name: SUBJECT, spec: { env: { ...spec.env, UPDATED: 'yes' } } }));
+  if (world === 'evicting') {
+    const setTaints = [{ key: 'evil', value: 'yes', effect: Taint_Effect.NO_EXECUTE }];
+    await cluster.until(() => cluster.client.updateNode({ nodeId: 'node-a', setTaints }));
+  }
   if (world === 'cutOff') cluster.agents.get('node-a')!.isHeard = false;
   for (let step = 0; step < 25; step += 1) {
     await cluster.advance(300, 50);

@@ -135,6 +135,26 @@ describe('agents that misbehave', () => {
     expect(agent.replicas.has(id!)).toBe(true); // its logs are kept as long as its record
   });
 
+  it('of the last lines that an agent sends a few are kept and shown, harmless, until it sends others', async () => {
+    const cluster = await clusterOf(1);
+    const agent = cluster.agents.get('node-1')!;
+    await createWeb(cluster, { replicas: 1 });
+    await cluster.advance(500);
+    const [id] = agent.replicas.keys();
+    const linesSeen = async () => (await readWeb(cluster)).status?.replicas.find((replica) => replica.id === id)?.lastLines;
+    const flood = Array.from({ length: 1_000 }, (_, index) => `${index}\u001b[2J${'x'.repeat(1_000)}`);
+    agent.change(id!, { ready: false, restarts: 1, lastExitCode: 1, lastLines: [...flood, 'no such table'] });
+    await cluster.advance(500);
+    const cut = (index: number): string => `${index}${'x'.repeat(252)}…`;
+    expect(await linesSeen()).toEqual([991, 992, 993, 994, 995, 996, 997, 998, 999].map(cut).concat('no such table'));
+    agent.change(id!, { ready: true });
+    await cluster.advance(500);
+    expect((await linesSeen())?.at(-1)).toBe('no such table');
+    agent.change(id!, { ready: false, restarts: 2, lastExitCode: 2, lastLines: [] });
+    await cluster.advance(500);
+    expect(await linesSeen()).toEqual([]);
+  });
+
   it('a newer session replaces the older one, whose late end changes nothing', async () => {
     const cluster = await clusterOf(1);
     await createWeb(cluster);

@@ -1,8 +1,9 @@
 import { ReplicaStatus_Phase as Phase } from '@cloudless/api';
 import { createSeededRandom, type Random } from '@cloudless/base';
 import { Code, ConnectError } from '@connectrpc/connect';
-import { isLive } from '@cloudless/cluster-state';
-import { COMMIT_CHECKERS, limitsOf, onlyTheLostAreGivenUp, type Checker } from './checks/commit-checkers.js';
+import { COMMIT_CHECKERS, onlyTheLostAreGivenUp, type Checker } from './checks/commit-checkers.js';
+import { remedyOf } from './checks/rollout-ends.js';
+import { factsOf } from './checks/rollout-facts.js';
 import { wrongBookings } from './checks/unconverged.js';
 import type { ScriptedAgent } from './scripted-agent.js';
 import { TestCluster, type TestClusterOptions } from './test-cluster.js';
@@ -84,10 +85,23 @@ export class RandomWorld {
         Object.assign(agent, { onStart: 'ready', obeysStops: true });
         for (const { replicaId, phase } of agent.replicas.values()) this.mend(agent, replicaId, phase);
       }
+      await this.resumeRollouts();
       await this.pass(1_000);
       if (unconverged(cluster).length === 0) break;
     }
     return [...unconverged(cluster), ...wrongBookings(cluster)];
+  }
+
+  /** What has failed in the turmoil is tried again. */
+  private async resumeRollouts(): Promise<void> {
+    const { cluster } = this;
+    const view = cluster.state.view();
+    for (const { value: workload } of [...view.workloads()]) {
+      const { name, uid } = workload;
+      const control = view.control(uid)?.value;
+      if (control === undefined || remedyOf(control, workload) !== 'resume') continue;
+      await cluster.until(() => cluster.client.resumeRollout({ name })).catch(() => undefined); // it may have gone on by itself
+    }
   }
 
   private acts(): readonly (readonly [string, () => Promise<unknown> | void])[] {
@@ -213,11 +227,11 @@ export class RandomWorld {
 function unconverged(cluster: TestCluster): readonly string[] {
   const view = cluster.state.view();
   const workloads = [...view.workloads()].flatMap(({ value: workload }) => {
-    const { name, uid, version } = workload;
+    const { name } = workload;
     if (workload.deletionRequestedAt !== undefined) return [`${name} is not deleted yet`];
-    const live = [...view.replicasOf(uid)].map(({ value }) => value).filter((replica) => isLive(replica) && !replica.lost);
-    const good = live.filter((replica) => replica.ready && replica.desiredRunning && replica.version === version);
-    const { want } = limitsOf(view, workload);
+    const { live, wanted, canonical, limits } = factsOf(view, workload);
+    const good = live.filter((replica) => replica.ready && replica.desiredRunning && canonical(replica.version) === wanted);
+    const { want } = limits;
     return good.length === want && live.length === want
       ? []
       : [`${name}: ${good.length} of ${want} are right, ${live.length} live`];

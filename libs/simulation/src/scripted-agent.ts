@@ -2,6 +2,7 @@ import { clone, create, type MessageInitShape } from '@bufbuild/protobuf';
 import {
   AgentMessageSchema,
   createCoordinatorClient,
+  type EndpointSchema,
   HelloSchema,
   InventorySchema,
   ReplicaReportSchema,
@@ -44,7 +45,8 @@ export class ScriptedAgent {
 
   constructor(
     readonly nodeId: string,
-    private readonly hello: MessageInitShape<typeof HelloSchema>,
+    /** What it says of its machine beside the usual; a change counts from its next session on. */
+    public hello: MessageInitShape<typeof HelloSchema>,
     private readonly clock: Clock,
   ) {}
 
@@ -159,6 +161,7 @@ export class ScriptedAgent {
           workloadUid,
           orderRevision,
           containerId: randomHex(this.random, 32),
+          endpoints: endpointsOf(order.order.value),
           ...outcomes[behaviour],
         }),
       );
@@ -194,6 +197,11 @@ export class ScriptedAgent {
   get now(): number {
     return this.clock.now();
   }
+}
+
+/** Where its ports would be reached. */
+function endpointsOf({ spec }: StartOrder): MessageInitShape<typeof EndpointSchema>[] {
+  return (spec?.ports ?? []).map(({ name, containerPort }) => ({ portName: name, ip: '192.0.2.1', port: containerPort }));
 }
 
 const outcomes: Record<Exclude<StartBehaviour, 'nothing'>, MessageInitShape<typeof ReplicaReportSchema>> = {

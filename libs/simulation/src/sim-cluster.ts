@@ -1,15 +1,23 @@
-import type { AgentMessage, CoordinatorClient, CoordinatorMessage } from '@cloudless/api';
-import type { NodeRecord, ReplicaRecord, WorkloadRecord } from '@cloudless/api/store';
+import { durationFromMs, timestampMs } from '@bufbuild/protobuf/wkt';
+import {
+  RolloutStatus_Phase as RolloutPhase,
+  type AgentMessage,
+  type CoordinatorClient,
+  type CoordinatorMessage,
+} from '@cloudless/api';
+import type { ControlRecord, NodeRecord, ReplicaRecord, WorkloadRecord } from '@cloudless/api/store';
 import { silentLog, type Log } from '@cloudless/base';
 import { ManualClock, settle } from '@cloudless/base/testing';
 import type { RecordChange } from '@cloudless/cluster-state';
 import type { LoggedTransaction } from '@cloudless/state-store';
 import { COMMIT_CHECKERS, replicaChanges, type Checker } from './checks/commit-checkers.js';
+import { ROLLOUT_CHECKERS } from './checks/rollout-checkers.js';
 import { ContainerChecker } from './checks/container-checker.js';
 import { HerdChecker } from './checks/herd-checker.js';
 import { Ledger } from './checks/ledger.js';
 import { falseLosses } from './checks/false-losses.js';
 import { StoreWatcher, WorkloadWatcher } from './checks/watch-checker.js';
+import { PATIENT_MS, remedyOf, rolloutsUnderWay, rolloutsUnfinished } from './checks/rollout-ends.js';
 import { unconverged, wrongBookings } from './checks/unconverged.js';
 import { planWorld, type FaultKind, type WorldPlan } from './faults/fault-plan.js';
 import { strike } from './faults/faults.js';
@@ -52,6 +60,7 @@ const LEASE_MS = 3_000;
 /** How long a world may take until all is as it should be, once everything is healed. */
 const CONVERGE_MS = 60_000;
 const LOOK_MS = 250;
+const ASK_MS = 20;
 /** In a world that is at rest, everything is restarted, and for so long nothing may change. */
 const CALM_MS = LEASE_MS + 2_000;
 /** A restarted process of a real machine is there after that, milliseconds from and to. */
@@ -118,7 +127,7 @@ export class SimCluster {
     this.ledger = new Ledger(this.records, violation);
     const living = (): number => this.nodes.filter(({ isGone }) => !isGone).length;
     this.herds = new HerdChecker({ now: () => this.time.now(), nodes: living, violation });
-    this.checkers = [...COMMIT_CHECKERS, falseLosses(this, LEASE_MS)];
+    this.checkers = [...COMMIT_CHECKERS, ...ROLLOUT_CHECKERS, falseLosses(this, LEASE_MS)];
     const watching = { time: this.time, random: this.random.fork(), disk: this.disk, violation };
     this.storeWatcher = new StoreWatcher({ ...watching, trace: (what) => this.trace.add('watcher', what) });
     this.workloadWatcher = new WorkloadWatcher(watching);
@@ -141,10 +150,7 @@ export class SimCluster {
   /** Runs the world from its beginning to its end. */
   async run(): Promise<SimOutcome> {
     const { plan } = this;
-    this.startCoordinator();
-    for (let count = 0; count < plan.nodes; count += 1) this.addNode();
-    for (let count = 0; count < plan.users; count += 1) this.addUser(`user-${count + 1}`);
-    await this.advance(300);
+    await this.begin();
     for (const user of this.users) user.start();
     this.scheduleFault();
     await this.advance(plan.turmoilMs);
@@ -158,6 +164,28 @@ export class SimCluster {
       commits: this.commits,
       acknowledged: this.ledger.acknowledged,
     };
+  }
+
+  /** Starts its processes. For a test that says itself what users do, with {@link ask} and {@link settle}, in place of {@link run}. */
+  async begin(): Promise<void> {
+    const { plan } = this;
+    this.startCoordinator();
+    for (let count = 0; count < plan.nodes; count += 1) this.addNode();
+    for (let count = 0; count < plan.users; count += 1) this.addUser(`user-${count + 1}`);
+    await this.advance(300);
+  }
+
+  /** A user's call, brought to its outcome. */
+  async ask(what: string, call: Parameters<SimUser['perform']>[1]): Promise<void> {
+    let isDone = false;
+    void this.users[0]?.perform(what, call).finally(() => (isDone = true));
+    while (!isDone && !this.isBroken) await this.advance(ASK_MS);
+  }
+
+  /** Somebody sees to every rollout that waits for somebody, until all is as it should be. */
+  settle(): Promise<void> {
+    for (const user of this.users) user.leave();
+    return this.settleRollouts('8: not converged', false);
   }
 
   /** Lets time pass, looking at everything after each event. Ends early when something is broken. */
@@ -400,21 +428,45 @@ export class SimCluster {
     this.heal();
     const began = this.time.now();
     this.uncordonAll();
+    await this.converge(began, '11: a rollout has not ended', () => rolloutsUnderWay(this.records));
+    this.replicas.mend();
     const dead = this.nodes.filter(({ isGone }) => isGone);
     if (dead.length > 0) {
       // 11: what is dead may stay so; no rollout waits for it.
       const names = dead.map(({ id }) => id).join(', ');
-      await this.converge(began, `11: not converged with ${names} destroyed`, true);
+      await this.settleRollouts(`11: not converged with ${names} destroyed`, true);
       for (const { id } of dead) this.removeForGood(id);
     }
-    await this.converge(began, '8: not converged', false);
+    await this.settleRollouts('8: not converged', false);
     return this.isBroken ? undefined : this.time.now() - began;
   }
 
-  /** Waits until all is as it should be. @param what - Said when it is not in time. */
-  private async converge(began: number, what: string, deadAreKept: boolean): Promise<void> {
+  /** Somebody sees to every rollout that was paused or has failed; then all is to become as it should be. */
+  private settleRollouts(what: string, deadAreKept: boolean): Promise<void> {
+    return this.converge(this.time.now(), what, () => {
+      if (this.tidying === 0) for (const workload of this.records.workloads()) this.seeTo(workload.value);
+      return [...this.problems(deadAreKept), ...rolloutsUnfinished(this.records)];
+    });
+  }
+
+  /** What an operator does with a rollout that does not go on by itself, by what its status says. */
+  private seeTo(workload: WorkloadRecord): void {
+    const { uid, name, deletionRequestedAt } = workload;
+    const control = this.records.control(uid)?.value;
+    if (control === undefined || deletionRequestedAt !== undefined) return;
+    const act = remedyOf(control, workload);
+    if (act === 'resume') this.operate('resume', name, (client, requestId) => client.resumeRollout({ name, requestId }));
+    else if (act === 'promote') this.operate('promote', name, (client, requestId) => client.promoteRollout({ name, requestId }));
+    else if (act !== undefined) {
+      const spec = { rollout: act === 'giveTime' ? { progressDeadline: durationFromMs(PATIENT_MS) } : { maxSurge: 1 } };
+      this.operate('update', name, (client, requestId) => client.updateWorkload({ name, spec, requestId }));
+    }
+  }
+
+  /** Waits until nothing is named any more. @param what - Said when it is not in time. */
+  private async converge(began: number, what: string, problemsOf: () => readonly string[]): Promise<void> {
     while (!this.isBroken) {
-      const problems = this.problems(deadAreKept);
+      const problems = problemsOf();
       if (problems.length === 0) return;
       if (this.time.now() - began >= CONVERGE_MS) {
         for (const problem of problems) this.violation(`${what} ${CONVERGE_MS / 1_000} s after the healing: ${problem}`);
@@ -460,14 +512,14 @@ export class SimCluster {
 
   private operate(
     what: string,
-    nodeId: string,
-    call: (client: CoordinatorClient) => Promise<unknown>,
+    name: string,
+    call: (client: CoordinatorClient, requestId: string) => Promise<unknown>,
     isFinal?: (code: number) => boolean,
   ): void {
     const [operator] = this.users;
     this.tidying += 1;
     void operator
-      ?.perform(`${what} ${nodeId}`, (client) => call(client).then(() => undefined), isFinal)
+      ?.perform(`${what} ${name}`, (client, requestId) => call(client, requestId).then(() => undefined), isFinal)
       .finally(() => (this.tidying -= 1));
   }
 
@@ -543,13 +595,25 @@ function describeChange({ kind, id, before, after }: RecordChange): string | und
     const what = deletionRequestedAt === undefined ? `${spec?.replicas} replicas` : 'is being deleted';
     return `workload ${name} (${uid}) generation ${generation} version ${version}: ${what}`;
   }
+  if (kind === 'control') return describeControl(after as ControlRecord | undefined);
   if (kind === 'node') {
     const record = after as NodeRecord | undefined;
     if (record === undefined) return `node ${id} is removed`;
-    const marks = [record.lost ? 'lost' : '', record.cordoned ? 'cordoned' : '', record.draining ? 'draining' : ''];
+    const { deadline, force = false } = record.drain ?? {};
+    const drain = `draining${force ? ' by force' : ''}${deadline === undefined ? '' : ` until ${timestampMs(deadline)}`}`;
+    const marks = [record.lost ? 'lost' : '', record.cordoned ? 'cordoned' : '', record.draining ? drain : ''];
     return `node ${id} ${marks.filter((mark) => mark !== '').join(' ') || 'is well'}`;
   }
   return undefined;
+}
+
+function describeControl(record: ControlRecord | undefined): string | undefined {
+  if (record?.rollout === undefined) return undefined;
+  const { uid, rolloutPhase, rolloutReason, activeVersion, rollout, pausedVersion } = record;
+  const { version, strategy, stepsDone, failedNew, promoted, waitsForPromotion } = rollout;
+  const marks = `${promoted ? ' promoted' : ''}${waitsForPromotion ? ' waits for a promotion' : ''}${pausedVersion === 0 ? '' : ` paused v${pausedVersion}`}`;
+  const where = `${RolloutPhase[rolloutPhase]} v${version} active v${activeVersion} strategy ${strategy}`;
+  return `rollout of ${uid} ${where} steps ${stepsDone} failed ${failedNew}${marks}: ${rolloutReason}`;
 }
 
 function describeReplica(record: ReplicaRecord): string {

@@ -1,10 +1,11 @@
 import { equals } from '@bufbuild/protobuf';
-import { ReplicaStatus_Phase as Phase, RestartPolicy_Policy as Restart, WorkloadSpecSchema, withDefaults } from '@cloudless/api';
+import { timestampMs } from '@bufbuild/protobuf/wkt';
+import { Rollout_Strategy as Strategy, WorkloadSpecSchema } from '@cloudless/api';
 import type { NodeRecord, ReplicaRecord, WorkloadRecord } from '@cloudless/api/store';
 import { holdsResources, isLive, type RecordChange } from '@cloudless/cluster-state';
-import { resolveLimits, type RolloutLimits } from '@cloudless/rollout';
 import type { CheckedView } from '../parts/records.js';
 import type { Evidence } from '../parts/sim-coordinator.js';
+import { ceilingOf, factsOf, formerEnded, msOf, settingsOf, type RolloutFacts } from './rollout-facts.js';
 
 /** What a checker looks at: one commit, after the records show it. */
 export interface Commit {
@@ -40,39 +41,83 @@ export const replicasNeverMove: Checker = ({ changes }) =>
     ];
   });
 
-/** 6: nothing is created beyond the ceiling of its workload. 13: what is created has the newest version. */
+/** 6: nothing is created beyond the ceiling of its workload, and under RECREATE nothing beside another version. */
 export const creationsKeepTheCeiling: Checker = ({ view, changes, evidence }) => {
-  const created = replicaChanges(changes).flatMap(({ before, after }) =>
-    before === undefined && after !== undefined ? [after] : [],
-  );
+  const created = createdBy(changes);
   return [...new Set(created.map(({ uid }) => uid))].flatMap((uid) => {
     const workload = view.workload(uid)?.value;
     if (workload === undefined) return [`${uid} got a replica and does not exist`];
-    const { live, ceiling } = ceilingOf(view, workload, evidence);
-    const old = created.filter((replica) => replica.uid === uid && replica.version !== workload.version);
+    const facts = factsOf(view, workload);
+    const { live, strategy, canonical } = facts;
+    const ceiling = ceilingOf(facts, evidence);
+    const own = created.filter((replica) => replica.uid === uid).map(({ version }) => canonical(version));
+    const beside = live.filter(({ version }) => !own.includes(canonical(version)));
     return [
-      ...(live > ceiling ? [`${workload.name} has ${live} live replicas, ${ceiling} are the most it may have`] : []),
-      ...old.map(({ id, version }) => `${id} was made of version ${version}, which is not the newest`),
+      ...(live.length > ceiling
+        ? [`${workload.name} has ${live.length} live replicas, ${ceiling} are the most it may have`]
+        : []),
+      ...(strategy === Strategy.RECREATE && !facts.isHalted && beside.length > 0
+        ? [`${workload.name} got replicas beside ${beside.length} of another version, and its strategy is RECREATE`]
+        : []),
     ];
   });
 };
 
-/** 9: no voluntary stop of a ready replica leaves fewer ready ones than the floor. */
-export const stopsKeepTheFloor: Checker = ({ view, changes, evidence }) => {
+/**
+ * 9: no voluntary stop leaves fewer freshly ready replicas than the floor. 10: nor fewer than what lets the update go on: all that
+ * are wanted but one batch. Under BLUE_GREEN only the version that serves counts, RECREATE stops other versions as it likes, and a
+ * drain that is forced knows no floor.
+ */
+export const stopsKeepTheFloor: Checker = (commit) => {
+  const { view, changes, evidence } = commit;
   const serves = (replica: ReplicaRecord): boolean => replica.ready && isLive(replica) && evidence.alive.has(replica.nodeId);
   const stopped = replicaChanges(changes).flatMap(({ before, after }) => {
     const byChoice =
       before?.desiredRunning === true && after !== undefined && !after.desiredRunning && !after.lost && isLive(after);
-    return byChoice && serves(before) ? [after] : [];
+    return byChoice && serves(before) ? [before] : [];
   });
   return [...new Set(stopped.map(({ uid }) => uid))].flatMap((uid) => {
     const workload = view.workload(uid)?.value;
     if (workload === undefined) return [];
-    const ready = [...view.replicasOf(uid)].filter(({ value }) => value.desiredRunning && serves(value)).length;
-    const { minAvailable } = limitsOf(view, workload);
-    return ready < minAvailable ? [`${workload.name} was taken to ${ready} ready by choice, ${minAvailable} must stay`] : [];
+    const facts = factsOf(view, workload);
+    const isFresh = freshness(facts, commit);
+    const counts = (replica: ReplicaRecord): boolean => countsForTheFloor(facts, replica) && !isForced(view, replica, evidence);
+    const gone = stopped.filter((replica) => replica.uid === uid && counts(replica) && !goesFreely(facts, replica));
+    if (gone.length === 0) return [];
+    const isReady = (replica: ReplicaRecord): boolean =>
+      replica.desiredRunning && counts(replica) && serves(replica) && isFresh(replica);
+    const ready = facts.live.filter(isReady).length + formerEnded(view, facts);
+    const { minAvailable, want, batch } = facts.limits;
+    const due = gone.some(isFresh) ? Math.max(minAvailable, want - batch) : minAvailable;
+    if (ready >= due) return [];
+    return ready < minAvailable
+      ? [`${workload.name} was taken to ${ready} ready by choice, ${minAvailable} must stay`]
+      : [`10: ${workload.name} was taken to ${ready} ready by choice before ${want - batch} of ${want} were ready again`];
   });
 };
+
+/** Under BLUE_GREEN only the version that serves counts. */
+function countsForTheFloor({ strategy, active, canonical }: RolloutFacts, { version }: ReplicaRecord): boolean {
+  return strategy !== Strategy.BLUE_GREEN || canonical(version) === active;
+}
+
+/** RECREATE's own stops. */
+function goesFreely({ strategy, wanted, canonical, isUnderWay }: RolloutFacts, { version }: ReplicaRecord): boolean {
+  return strategy === Strategy.RECREATE && isUnderWay && canonical(version) !== wanted;
+}
+
+/** The drain of its node has come to its end by force. */
+function isForced(view: CheckedView, { nodeId }: ReplicaRecord, { wallMs }: Evidence): boolean {
+  const { drain, draining = false } = view.node(nodeId)?.value ?? {};
+  if (!draining || drain?.force !== true) return false;
+  return drain.deadline === undefined || (wallMs !== undefined && timestampMs(drain.deadline) <= wallMs);
+}
+
+/** Whether it had been ready for min_ready_duration, as far as the coordinator knew. */
+function freshness({ workload }: RolloutFacts, { evidence: { readyForMs } }: Commit): (replica: ReplicaRecord) => boolean {
+  const minReadyMs = msOf(settingsOf(workload)?.minReadyDuration);
+  return ({ id }) => readyForMs === undefined || (readyForMs.get(id) ?? -1) >= minReadyMs;
+}
 
 /** 8: nothing is placed beyond the capacity of a node, or on one that takes nothing. */
 export const placementsFit: Checker = ({ view, changes, evidence }) => {
@@ -133,35 +178,9 @@ export const COMMIT_CHECKERS: readonly Checker[] = [
   requestsApplyOnce,
 ];
 
-/** CLD-REQ-023: how many live replicas a workload has, and may have at the most. Those on lost nodes do not count. */
-export function ceilingOf(
-  view: Pick<CheckedView, 'replicasOf'>,
-  workload: WorkloadRecord,
-  { draining }: Pick<Evidence, 'draining'>,
-): { readonly live: number; readonly ceiling: number } {
-  const { want, maxSurge } = limitsOf(view, workload);
-  const live = [...view.replicasOf(workload.uid)].map(({ value }) => value).filter((replica) => isLive(replica) && !replica.lost);
-  const leaving = live.filter(({ nodeId }) => draining.has(nodeId)).length;
-  return { live: live.length, ceiling: want + maxSurge + leaving };
-}
-
-/** The limits of a workload: by its spec without the replicas that have run to their end; none is wanted while it is being deleted. */
-export function limitsOf(view: Pick<CheckedView, 'replicasOf'>, workload: WorkloadRecord): RolloutLimits {
-  const { spec, deletionRequestedAt, uid } = workload;
-  const { replicas, rollout } = spec === undefined ? {} : withDefaults(spec);
-  const ended = [...view.replicasOf(uid)].filter(({ value }) => isFinal(workload, value)).length;
-  return resolveLimits({
-    desired: deletionRequestedAt === undefined ? Math.max(0, (replicas ?? 0) - ended) : 0,
-    ...(rollout?.maxSurge === undefined ? {} : { maxSurge: rollout.maxSurge }),
-    ...(rollout?.maxUnavailable === undefined ? {} : { maxUnavailable: rollout.maxUnavailable }),
-    ...(rollout?.minAvailable === undefined ? {} : { minAvailable: rollout.minAvailable }),
-  });
-}
-
-/** It has run to its end, and is not to be replaced: it counts as one of those that are wanted. */
-function isFinal(workload: WorkloadRecord, { version, lost, desiredRunning, phase }: ReplicaRecord): boolean {
-  if (version !== workload.version || lost || !desiredRunning) return false;
-  return phase === Phase.SUCCEEDED || (phase === Phase.FAILED && workload.spec?.restart?.policy === Restart.NEVER);
+/** The replicas that a commit made. */
+export function createdBy(changes: readonly RecordChange[]): readonly ReplicaRecord[] {
+  return replicaChanges(changes).flatMap(({ before, after }) => (before === undefined && after !== undefined ? [after] : []));
 }
 
 /** The replicas that a commit changed. */

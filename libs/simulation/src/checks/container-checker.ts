@@ -7,7 +7,8 @@ import { isLive } from '@cloudless/cluster-state';
 import type { ContainerEvent, ContainerRequest } from '@cloudless/runtime';
 import type { CheckedView } from '../parts/records.js';
 import type { SimNode } from '../parts/sim-node.js';
-import { ceilingOf, replicaChanges, type Commit } from './commit-checkers.js';
+import { replicaChanges, type Commit } from './commit-checkers.js';
+import { ceilingOf, factsOf } from './rollout-facts.js';
 
 /** Needs of a {@link ContainerChecker}. */
 export interface ContainerCheckerDeps {
@@ -141,7 +142,7 @@ export class ContainerChecker {
       if (after?.lost === true) this.givenUp.add(after.id);
       if (before === undefined && after !== undefined) {
         const workload = view.workload(after.uid)?.value;
-        if (workload !== undefined) this.ceilings.set(after.uid, ceilingOf(view, workload, evidence).ceiling);
+        if (workload !== undefined) this.ceilings.set(after.uid, ceilingOf(factsOf(view, workload), evidence));
       }
       if (before !== undefined && isLive(before) && !before.lost && !(after !== undefined && isLive(after)))
         this.ended(before, after);

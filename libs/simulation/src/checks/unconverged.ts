@@ -1,11 +1,10 @@
 import { ReplicaStatus_Phase as Phase } from '@cloudless/api';
 import type { ReplicaRecord } from '@cloudless/api/store';
 import type { Controllers } from '@cloudless/controllers';
-import { isLive } from '@cloudless/cluster-state';
 import type { ClusterState } from '@cloudless/cluster-state';
 import type { CheckedView } from '../parts/records.js';
 import type { SimNode } from '../parts/sim-node.js';
-import { limitsOf } from './commit-checkers.js';
+import { factsOf } from './rollout-facts.js';
 import type { RunningContainer } from './container-checker.js';
 
 /** CLD-REQ-012: what the scheduler has booked is what the records say. */
@@ -36,11 +35,13 @@ export function unconverged({ records, running, nodes, deadAreKept = false }: Pi
   const wanted = new Map<string, string>();
   const problems = [...records.workloads()].flatMap(({ value: workload }) => {
     if (workload.deletionRequestedAt !== undefined) return [`${workload.name} is not deleted yet`];
-    const replicas = [...records.replicasOf(workload.uid)].map(({ value }) => value);
-    const live = replicas.filter((replica) => isLive(replica) && !replica.lost);
-    const good = live.filter((replica) => replica.ready && replica.desiredRunning && replica.version === workload.version);
+    const facts = factsOf(records, workload);
+    const { live, limits } = facts;
+    const good = live.filter(
+      (replica) => replica.ready && replica.desiredRunning && facts.canonical(replica.version) === facts.wanted,
+    );
     for (const { id, containerId } of good) wanted.set(id, containerId);
-    const { want } = limitsOf(records, workload);
+    const { want } = limits;
     return good.length === want && live.length === want
       ? []
       : [`${workload.name}: ${good.length} of ${want} are right, ${live.length} live: ${live.map(describe).join(', ')}`];

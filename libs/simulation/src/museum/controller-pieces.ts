@@ -4,7 +4,7 @@ import type { ReplicaRecord } from '@cloudless/api/store';
 import type { Clock } from '@cloudless/base';
 import { copyReplica, isLive, type ClusterState, type ClusterView, type Stored } from '@cloudless/cluster-state';
 import type { Controllers } from '@cloudless/controllers';
-import { limitsOf } from '../checks/commit-checkers.js';
+import { limitsOf } from '../checks/rollout-facts.js';
 import type { MuseumPiece } from './museum-piece.js';
 
 /** Bugs of those who decide. */
@@ -52,7 +52,7 @@ export const CONTROLLER_PIECES: readonly MuseumPiece[] = [
     plan: { nodes: 4, users: 3, turmoilMs: 12_000, pauseMs: [200, 900], weights: {}, drift: false },
     checker: 'checks/commit-checkers.ts',
     found: /^\S+ was taken to \d+ ready by choice, \d+ must stay/,
-    seed: 2,
+    seed: 3,
   },
   {
     name: 'rollouts stuck for ever on one dead node',

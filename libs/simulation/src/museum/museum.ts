@@ -4,10 +4,11 @@ import { runSeed } from '../run/run-seed.js';
 import { AGENT_PIECES } from './agent-pieces.js';
 import { CONTROLLER_PIECES } from './controller-pieces.js';
 import type { MuseumPiece } from './museum-piece.js';
+import { ROLLOUT_PIECES } from './rollout-pieces.js';
 import { STORE_PIECES } from './store-pieces.js';
 
 /** Every bug that is planted into whole worlds. */
-export const MUSEUM: readonly MuseumPiece[] = [...CONTROLLER_PIECES, ...STORE_PIECES, ...AGENT_PIECES];
+export const MUSEUM: readonly MuseumPiece[] = [...CONTROLLER_PIECES, ...ROLLOUT_PIECES, ...STORE_PIECES, ...AGENT_PIECES];
 
 /** One world with the bug of a piece in it. */
 export function withBug({ planted, circumstances, plan }: MuseumPiece, seed: number): Promise<SimOutcome> {

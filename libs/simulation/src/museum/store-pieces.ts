@@ -14,7 +14,7 @@ export const STORE_PIECES: readonly MuseumPiece[] = [
     plan: { nodes: 4, users: 2, turmoilMs: 9_000, pauseMs: [200, 900], weights: { killCoordinator: 1 }, drift: false },
     checker: 'checks/commit-checkers.ts',
     found: /^\S+ moved from node-\d+ to/,
-    seed: 24,
+    seed: 17,
   },
   {
     name: 'orphans because state was deleted before the side effect',

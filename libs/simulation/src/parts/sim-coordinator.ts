@@ -11,6 +11,7 @@ import { impossibleLimitsOf, startControllers, type Controllers } from '@cloudle
 import { createEngineStore, type Revision, type StateStore } from '@cloudless/state-store';
 import { createRouterTransport, type Transport } from '@connectrpc/connect';
 import { CONNECTION_HEADER, type SimConnection } from './sim-connection.js';
+import { ReadySince } from '../checks/ready-since.js';
 import type { Planted } from '../planted.js';
 import type { SimDisk } from './sim-disk.js';
 import type { SimProcess } from './sim-process.js';
@@ -23,6 +24,10 @@ export interface Evidence {
   readonly alive: ReadonlySet<string>;
   readonly draining: ReadonlySet<string>;
   readonly cordoned: ReadonlySet<string>;
+  /** The coordinator's wall clock, milliseconds. */
+  readonly wallMs?: number;
+  /** How long it had known each ready replica to be so, milliseconds; absent: for long enough. */
+  readonly readyForMs?: ReadonlyMap<string, number>;
 }
 
 /** Needs of a {@link SimCoordinator}. */
@@ -51,6 +56,7 @@ export class SimCoordinator {
   readonly engine: StateStore;
   private readonly connections = new Map<string, SimConnection>();
   private count = 0;
+  private readySince: ReadySince | undefined;
   /** Filled as it starts: the controllers may commit before their start has returned. */
   private readonly parts: { state?: ClusterState; controllers?: Controllers; transport?: Transport } = {};
 
@@ -107,6 +113,12 @@ export class SimCoordinator {
     const store = wrapStore === undefined ? guarded : wrapStore(guarded);
     const state = await openClusterState({ store, clock, random, log, holder: process.name });
     this.parts.state = state;
+    const readySince = new ReadySince(
+      [...state.view().replicas()].map(({ value }) => value),
+      process.clock.now(),
+    );
+    this.readySince = readySince;
+    state.subscribe((changes) => readySince.apply(changes, process.clock.now()));
     const stateFor = (reader: 'controllers' | 'api'): ClusterState => wrapState?.(state, reader, clock) ?? state;
     const real = startControllers({ state: stateFor('controllers'), clock, random, log, leaseMs });
     const controllers = wrapControllers?.(real, { state, clock }) ?? real;
@@ -156,7 +168,14 @@ export class SimCoordinator {
 
   /** What the process knows now, as it decides. */
   private evidence(): Evidence {
-    const evidence = { alive: new Set<string>(), draining: new Set<string>(), cordoned: new Set<string>() };
+    const { clock } = this.options.process;
+    const evidence = {
+      alive: new Set<string>(),
+      draining: new Set<string>(),
+      cordoned: new Set<string>(),
+      wallMs: clock.wallTime(),
+      readyForMs: this.readySince?.durationsMs(clock.now()) ?? new Map<string, number>(),
+    };
     const { state, controllers } = this.parts;
     if (state === undefined) return evidence;
     for (const { value } of state.view().nodes()) {

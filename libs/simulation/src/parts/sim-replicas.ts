@@ -1,3 +1,4 @@
+import { CONTAINER_LABELS } from '@cloudless/agent-core';
 import type { Clock } from '@cloudless/base';
 import type { ContainerEvent } from '@cloudless/runtime';
 import type { RunningContainer } from '../checks/container-checker.js';
@@ -8,7 +9,14 @@ import type { SimRandom } from './sim-random.js';
 interface Server {
   readonly readyAt: number;
   readonly containerId: string;
+  /** It is of a version that never does. */
+  readonly isOfDeafVersion: boolean;
 }
+
+/** The annotation by which a version of a workload tells what is wrong with its program; it is right when absent. */
+export const MOOD = 'mood';
+/** `crashes`: ends soon after each start; `deaf`: never accepts a connection; `fragile`: ends at times. */
+export type Mood = 'crashes' | 'deaf' | 'fragile';
 
 /** What the programs in the containers do. */
 export class SimReplicas {
@@ -17,6 +25,7 @@ export class SimReplicas {
   /** How many of those that start now never accept a connection, until all is healed. */
   deafShare = 0;
   private isHealed = false;
+  private isMended = false;
   private readonly servers = new Map<string, Server>();
 
   constructor(
@@ -28,7 +37,7 @@ export class SimReplicas {
   /** Whether a port of a machine is listened on. */
   accepts(node: SimNode, port: number): boolean {
     const server = this.servers.get(`${node.id}:${port}`);
-    return server !== undefined && (this.isHealed || server.readyAt <= this.time.now());
+    return server !== undefined && (server.isOfDeafVersion ? this.isMended : this.isHealed || server.readyAt <= this.time.now());
   }
 
   observe(node: SimNode, { kind, status }: ContainerEvent): void {
@@ -38,8 +47,16 @@ export class SimReplicas {
       return;
     }
     const { random, time } = this;
+    const mood = status.labels[`${CONTAINER_LABELS.annotationPrefix}${MOOD}`] as Mood | undefined;
+    const isOfDeafVersion = mood === 'deaf';
     const readyAt = random.chance(this.deafShare) ? Number.POSITIVE_INFINITY : time.now() + random.between(0, 400);
-    for (const { port } of endpoints) this.servers.set(`${node.id}:${port}`, { readyAt, containerId });
+    for (const { port } of endpoints) this.servers.set(`${node.id}:${port}`, { readyAt, containerId, isOfDeafVersion });
+    const crashShare = mood === 'crashes' ? 1 : mood === 'fragile' ? 0.3 : 0;
+    if (random.chance(crashShare)) {
+      time.setTimer(random.between(1, 700), () => {
+        if (!this.isMended) this.end(node, containerId, 1);
+      });
+    }
     if (random.chance(this.flapShare)) {
       const exitCode = random.chance(0.8) ? 1 : 0;
       time.setTimer(random.between(1, 1_500), () => {
@@ -56,7 +73,12 @@ export class SimReplicas {
     return `a container of ${victim.owner.replicaId} on ${victim.node.id} ends with ${exitCode}`;
   }
 
-  /** From now on every program is in order. */
+  /** From now on also the versions that are wrong are right. */
+  mend(): void {
+    this.isMended = true;
+  }
+
+  /** From now on every program is in order, but for those of versions that are wrong. */
   heal(): void {
     this.isHealed = true;
     this.flapShare = 0;

@@ -1,12 +1,10 @@
-import type { MessageInitShape } from '@bufbuild/protobuf';
-import { durationFromMs } from '@bufbuild/protobuf/wkt';
-import { RestartPolicy_Policy as Restart, type CoordinatorClient, type Workload, type WorkloadSpecSchema } from '@cloudless/api';
+import type { CoordinatorClient, Workload } from '@cloudless/api';
 import type { Clock } from '@cloudless/base';
-import { behaviourCommand } from '@cloudless/runtime/testing';
 import { Code, ConnectError } from '@connectrpc/connect';
 import type { Ledger } from '../checks/ledger.js';
 import type { SimCoordinator } from './sim-coordinator.js';
 import type { SimLink } from './sim-link.js';
+import { SimSpecs } from './sim-specs.js';
 import type { SimRandom } from './sim-random.js';
 
 /** Needs of a {@link SimUser}. */
@@ -24,7 +22,6 @@ export interface SimUserOptions {
   readonly diskIsFull: () => boolean;
 }
 
-type Spec = MessageInitShape<typeof WorkloadSpecSchema>;
 type Call = (client: CoordinatorClient, requestId: string) => Promise<Workload | undefined>;
 
 const WORKLOADS = ['one', 'two', 'three'] as const;
@@ -43,7 +40,11 @@ export class SimUser {
   private isLeaving = false;
   private isBusy = false;
 
-  constructor(private readonly options: SimUserOptions) {}
+  private readonly specs: SimSpecs;
+
+  constructor(private readonly options: SimUserOptions) {
+    this.specs = new SimSpecs(options.random);
+  }
 
   /** Whether nothing is asked for any more. */
   get isDone(): boolean {
@@ -95,10 +96,13 @@ export class SimUser {
     const nodeId = random.pick(this.options.nodeIds()) ?? '';
     const act = isFirst
       ? 'create'
-      : random.weighted({ create: 3, scale: 3, update: 3, delete: 1, drain: 1, cordon: 0.5, uncordon: 2, read: 0.3 });
+      : random.weighted({
+          ...{ create: 2, scale: 2, update: 4.5, delete: 0.6, drain: 1, cordon: 0.5, uncordon: 2, read: 0.3 },
+          ...{ pause: 0.6, resume: 1, promote: 1.5, undo: 1, restart: 0.4 },
+        });
     switch (act) {
       case 'create': {
-        const spec = this.spec();
+        const spec = this.specs.spec();
         const create: Call = (client, requestId) => client.createWorkload({ name, spec, requestId });
         return this.perform(`create ${name} with ${spec.replicas}`, create);
       }
@@ -109,14 +113,30 @@ export class SimUser {
         );
       }
       case 'update': {
-        const spec = this.change();
-        return this.perform(`update ${name}`, (client, requestId) => client.updateWorkload({ name, spec, requestId }));
+        const change = this.specs.change();
+        return this.perform(`update ${name}`, (client, requestId) => client.updateWorkload({ name, ...change, requestId }));
       }
       case 'delete':
         ledger.deletionAsked(name);
         return this.perform(`delete ${name}`, (client, requestId) => client.deleteWorkload({ name, requestId }));
-      case 'drain':
-        return this.perform(`drain ${nodeId}`, (client) => client.drainNode({ nodeId }).then(() => undefined));
+      case 'drain': {
+        const how = this.specs.drain();
+        return this.perform(`drain ${nodeId}`, (client) => client.drainNode({ nodeId, ...how }).then(() => undefined));
+      }
+      case 'pause':
+        return this.perform(`pause ${name}`, (client, requestId) => client.pauseRollout({ name, requestId }));
+      case 'resume':
+        return this.perform(`resume ${name}`, (client, requestId) => client.resumeRollout({ name, requestId }));
+      case 'promote':
+        return this.perform(`promote ${name}`, (client, requestId) => client.promoteRollout({ name, requestId }));
+      case 'undo': {
+        const toVersion = random.chance(0.6) ? 0 : random.whole(1, 4);
+        return this.perform(`undo ${name} to ${toVersion}`, (client, requestId) =>
+          client.undoRollout({ name, toVersion, requestId }),
+        );
+      }
+      case 'restart':
+        return this.perform(`restart ${name}`, (client, requestId) => client.restartRollout({ name, requestId }));
       case 'cordon':
         return this.perform(`cordon ${nodeId}`, (client) => client.cordonNode({ nodeId }).then(() => undefined));
       case 'uncordon':
@@ -124,59 +144,6 @@ export class SimUser {
       case 'read':
         return this.perform('list', (client) => client.listWorkloads({}).then(() => undefined));
     }
-  }
-
-  private spec(): Spec & { readonly replicas: number } {
-    const { random } = this.options;
-    const replicas = random.whole(0, 6);
-    const isStubborn = random.chance(0.15);
-    return {
-      // Most end when they are asked to, some only when they are killed: soon, or a rollout takes minutes.
-      command: isStubborn ? [...behaviourCommand([{ step: 'ignoreTerm' }, { step: 'hold' }])] : ['serve'],
-      replicas,
-      ports: random.chance(0.5) ? [{ name: 'http', containerPort: 8080 }] : [],
-      resources: { requests: { cpuMillis: random.pick([50, 100, 200]) } },
-      rollout: this.rollout(replicas),
-      restart: this.restart(),
-      ...(isStubborn || random.chance(0.3) ? { terminationGracePeriod: durationFromMs(random.pick([0, 500, 2_000])) } : {}),
-      ...(random.chance(0.3) ? { preStopDelay: durationFromMs(random.pick([0, 200, 1_000])) } : {}),
-    };
-  }
-
-  private change(): Spec {
-    const { random } = this.options;
-    const replicas = random.whole(0, 6);
-    switch (random.weighted({ args: 5, rollout: 2, both: 2, resources: 1 })) {
-      case 'args':
-        return { args: [String(random.whole(1, 1_000))] };
-      case 'rollout':
-        return { rollout: this.rollout(replicas) };
-      case 'both':
-        return { args: [String(random.whole(1, 1_000))], replicas };
-      case 'resources':
-        return { resources: { requests: { cpuMillis: random.pick([50, 150]) } } };
-    }
-  }
-
-  private rollout(replicas: number): NonNullable<Spec['rollout']> {
-    const { random } = this.options;
-    const limits = random.pick([
-      {},
-      {},
-      { minAvailable: replicas },
-      { maxUnavailable: 2 },
-      { maxSurge: 3 },
-      { maxSurge: 0, maxUnavailable: 1 },
-    ] as const);
-    return { ...limits, ...(random.chance(0.7) ? { minReadyDuration: durationFromMs(random.pick([0, 300])) } : {}) };
-  }
-
-  private restart(): NonNullable<Spec['restart']> {
-    const { random } = this.options;
-    const kind = random.weighted({ always: 8, retries: 2, onFailure: 1, never: 1 });
-    if (kind === 'always') return { policy: Restart.ALWAYS };
-    if (kind === 'retries') return { policy: Restart.ALWAYS, maxRetries: random.whole(0, 3) };
-    return { policy: kind === 'never' ? Restart.NEVER : Restart.ON_FAILURE };
   }
 
   /** One try over the network: what is lost on the way, or dies with the coordinator, is not known. */

@@ -1,0 +1,384 @@
+import { create, type DescMessage, type MessageInitShape } from '@bufbuild/protobuf';
+import { durationFromMs, timestampFromMs } from '@bufbuild/protobuf/wkt';
+import {
+  ReplicaStatus_Phase as Phase,
+  Rollout_Promotion as Promotion,
+  Rollout_Strategy as Strategy,
+  RolloutStatus_Phase as RolloutPhase,
+  type RolloutSchema,
+} from '@cloudless/api';
+import {
+  ControlRecordSchema,
+  NodeRecordSchema,
+  ReplicaRecordSchema,
+  VersionRecordSchema,
+  WorkloadRecordSchema,
+  type ControlRecord,
+  type ReplicaRecord,
+  type RolloutRecordSchema,
+} from '@cloudless/api/store';
+import type { RecordChange } from '@cloudless/cluster-state';
+import type { CheckedView } from '../parts/records.js';
+import { creationsKeepTheCeiling, stopsKeepTheFloor, type Checker, type Commit } from './commit-checkers.js';
+import { creationsAreOfTheRollout, rolloutsGoForward, stepsAreKept, theFormerIsKept, undoRestores } from './rollout-checkers.js';
+import { remedyOf, rolloutsUnderWay } from './rollout-ends.js';
+
+const NOW_MS = 10_000;
+const MANUAL = { promotion: Promotion.MANUAL };
+
+/** Fields one by one: parts of it are put together. */
+type Fields<Schema extends DescMessage> = Exclude<MessageInitShape<Schema>, { readonly $typeName: string }>;
+
+/** What is unusual in a picture: three replicas are wanted of version 3, and version 1 was rolled out before. */
+interface Picture {
+  readonly replicas?: readonly ReplicaRecord[];
+  readonly settings?: Fields<typeof RolloutSchema>;
+  readonly control?: ControlRecord;
+  readonly forced?: boolean;
+}
+
+let sequence = 0;
+const replica = (init: Fields<typeof ReplicaRecordSchema> = {}): ReplicaRecord =>
+  create(ReplicaRecordSchema, {
+    id: `u-${(sequence += 1)}`,
+    ...{ uid: 'u', version: 3, nodeId: 'node-1', desiredRunning: true, phase: Phase.RUNNING, ready: true },
+    ...init,
+  });
+const many = (count: number, init: Fields<typeof ReplicaRecordSchema> = {}): ReplicaRecord[] =>
+  Array.from({ length: count }, () => replica(init));
+const control = (
+  init: Fields<typeof ControlRecordSchema> = {},
+  rollout: Fields<typeof RolloutRecordSchema> = {},
+): ControlRecord =>
+  create(ControlRecordSchema, {
+    ...{ uid: 'u', activeVersion: 1, observedGeneration: 1n, rolloutPhase: RolloutPhase.IN_PROGRESS },
+    rollout: { version: 3, fromVersion: 1, ...rollout },
+    ...init,
+  });
+const changed = (kind: RecordChange['kind'], before: unknown, after: unknown, id = 'u'): RecordChange =>
+  ({ kind, id, before, after }) as RecordChange;
+const created = (made: ReplicaRecord): RecordChange => changed('replica', undefined, made);
+const stopped = (before: ReplicaRecord): RecordChange =>
+  changed('replica', before, create(ReplicaRecordSchema, { ...before, desiredRunning: false }));
+const blueGreen = { strategy: Strategy.BLUE_GREEN };
+const recreate = { strategy: Strategy.RECREATE };
+
+function commitOf(changes: readonly RecordChange[], picture: Picture): Commit {
+  const { replicas = [], settings = {}, control: shown = control(), forced = false } = picture;
+  const workload = create(WorkloadRecordSchema, {
+    ...{ uid: 'u', name: 'web', version: 3, generation: 1n },
+    spec: { command: ['serve'], replicas: 3, rollout: settings },
+  });
+  const ended = new Set(
+    changes.filter(({ kind, before }) => kind === 'replica' && before !== undefined).map(({ before }) => before),
+  );
+  const now = replicas.map((value) =>
+    ended.has(value) ? create(ReplicaRecordSchema, { ...value, desiredRunning: false }) : value,
+  );
+  const node = create(NodeRecordSchema, {
+    id: 'node-1',
+    draining: forced,
+    drain: { force: forced, deadline: timestampFromMs(NOW_MS) },
+  });
+  const stored = <Value>(value: Value) => ({ value, revision: 1n });
+  const view = {
+    workload: () => stored(workload),
+    control: () => stored(shown),
+    node: () => stored(node),
+    version: (_uid: string, version: number) =>
+      create(VersionRecordSchema, { version, template: {}, asWritten: { command: [`v${version}`] } }),
+    replicasOf: () => now.map(stored),
+  } as unknown as CheckedView;
+  const evidence = { alive: new Set(['node-1']), draining: new Set<string>(), cordoned: new Set<string>(), wallMs: NOW_MS };
+  return { view, changes, evidence };
+}
+
+const [old1, old2, old3] = many(3, { version: 1 }) as [ReplicaRecord, ReplicaRecord, ReplicaRecord];
+const news = many(3);
+const superseded = replica({ version: 2 });
+const underWay = control({}, blueGreen);
+
+const rows: readonly (Picture & {
+  readonly name: string;
+  readonly check: Checker;
+  readonly changes: readonly RecordChange[];
+  /** Absent: nothing is wrong. */
+  readonly says?: RegExp;
+})[] = [
+  {
+    name: '13: a replica of a version that was superseded',
+    check: creationsAreOfTheRollout,
+    changes: [created(superseded)],
+    says: /^13: u-\d+ was made of version 2, and version 3 is wanted/,
+  },
+  {
+    name: '13: a replica made by a rollout that was superseded',
+    check: creationsAreOfTheRollout,
+    changes: [created(replica())],
+    control: control({}, { version: 2 }),
+    says: /^13: u-\d+ was made by the rollout of version 2/,
+  },
+  {
+    name: '13: a replica of the version before without need',
+    check: creationsAreOfTheRollout,
+    changes: [created(replica({ version: 1 }))],
+    says: /^13: u-\d+ was made of version 1/,
+  },
+  {
+    name: 'a replica of the version before, while that still serves',
+    check: creationsAreOfTheRollout,
+    changes: [created(replica({ version: 1 }))],
+    control: underWay,
+  },
+  {
+    name: '6: more than twice the wanted number under BLUE_GREEN',
+    check: creationsKeepTheCeiling,
+    replicas: [...news, old1, old2, old3, superseded],
+    changes: [created(superseded)],
+    control: underWay,
+    says: /7 live replicas, 6 are the most/,
+  },
+  {
+    name: 'twice the wanted number under BLUE_GREEN',
+    check: creationsKeepTheCeiling,
+    replicas: [...news, old1, old2, old3],
+    changes: [created(news[0]!)],
+    control: underWay,
+  },
+  {
+    name: '6: a new replica beside old ones under RECREATE',
+    check: creationsKeepTheCeiling,
+    replicas: [news[0]!, old1],
+    changes: [created(news[0]!)],
+    control: control({}, recreate),
+    says: /beside 1 of another version, and its strategy is RECREATE/,
+  },
+  {
+    name: '9: a stop in the active set below the floor, while the new set is ready',
+    check: stopsKeepTheFloor,
+    replicas: [...news, old1, old2],
+    changes: [stopped(old1)],
+    control: underWay,
+    says: /taken to 1 ready by choice, 2 must stay/,
+  },
+  {
+    name: 'a stop in the set that does not serve',
+    check: stopsKeepTheFloor,
+    replicas: [news[0]!, old1],
+    changes: [stopped(news[0]!)],
+    control: underWay,
+  },
+  {
+    name: 'the stops of RECREATE',
+    check: stopsKeepTheFloor,
+    replicas: [old1, old2],
+    changes: [stopped(old1), stopped(old2)],
+    control: control({}, recreate),
+  },
+  {
+    name: '9: a stop of the new version by RECREATE below the floor',
+    check: stopsKeepTheFloor,
+    replicas: [news[0]!, news[1]!],
+    changes: [stopped(news[0]!)],
+    control: control({}, recreate),
+    says: /taken to 1 ready by choice, 2 must stay/,
+  },
+  {
+    name: 'a stop by a drain that is forced',
+    check: stopsKeepTheFloor,
+    replicas: [old1],
+    changes: [stopped(old1)],
+    forced: true,
+  },
+  {
+    name: '10: the next batch before the one before it is ready again',
+    check: stopsKeepTheFloor,
+    replicas: [old1, old2],
+    changes: [stopped(old1)],
+    settings: { minAvailable: 1 },
+    says: /^10: web was taken to 1 ready by choice before 2 of 3 were ready again/,
+  },
+  {
+    name: 'more of the new version than the canary step allows',
+    check: stepsAreKept,
+    replicas: [...news.slice(1), old1],
+    changes: [created(news[1]!)],
+    settings: { steps: [{ replicas: 1 }] },
+    says: /web has 2 replicas of version 3, and its step allows 1/,
+  },
+  {
+    name: 'as many as the next step allows',
+    check: stepsAreKept,
+    replicas: [...news.slice(1), old1],
+    changes: [created(news[1]!)],
+    settings: { steps: [{ replicas: 1 }, { percent: 50 }] },
+    control: control({}, { stepsDone: 1 }),
+  },
+  {
+    name: 'a canary step that is forgotten',
+    check: rolloutsGoForward,
+    changes: [changed('control', control({}, { stepsDone: 1 }), control({}, { stepsDone: 0 }))],
+    says: /canary step 1 was done, and only 0 are now/,
+  },
+  {
+    name: 'two steps that go through with one promotion',
+    check: rolloutsGoForward,
+    changes: [changed('control', control({}, { promoted: true }), control({}, { stepsDone: 2 }))],
+    settings: {
+      steps: [
+        { replicas: 1, ...MANUAL },
+        { replicas: 2, ...MANUAL },
+      ],
+    },
+    says: /2 canary steps were passed without a promotion for each/,
+  },
+  {
+    name: 'a promotion that stays',
+    check: rolloutsGoForward,
+    changes: [changed('control', control({}, { promoted: true }), control({}, { promoted: true, stepsDone: 1 }))],
+    settings: { steps: [{ replicas: 1, ...MANUAL }] },
+    says: /a promotion was used and is still there/,
+  },
+  {
+    name: 'a step that goes through before its time',
+    check: rolloutsGoForward,
+    changes: [changed('control', control({}, { stepReachedAt: timestampFromMs(NOW_MS - 900) }), control({}, { stepsDone: 1 }))],
+    settings: { steps: [{ replicas: 1, wait: durationFromMs(1_000) }] },
+    says: /a canary step was passed before its time/,
+  },
+  {
+    name: 'a switch to a set that is not ready',
+    check: rolloutsGoForward,
+    replicas: [news[0]!, news[1]!, replica({ ready: false })],
+    changes: [changed('control', underWay, control({ activeVersion: 3 }, blueGreen))],
+    says: /version 3 became active with 2 of 3 ready/,
+  },
+  {
+    name: 'a switch that nobody promoted',
+    check: rolloutsGoForward,
+    replicas: news,
+    changes: [changed('control', underWay, control({ activeVersion: 3 }, blueGreen))],
+    settings: MANUAL,
+    says: /version 3 became active, and nobody had promoted it/,
+  },
+  {
+    name: 'a switch to a set that is ready',
+    check: rolloutsGoForward,
+    replicas: news,
+    changes: [changed('control', underWay, control({ activeVersion: 3 }, blueGreen))],
+  },
+  {
+    name: '13: a rollout that comes back',
+    check: rolloutsGoForward,
+    changes: [changed('control', control(), control({}, { version: 2 }))],
+    says: /^13: the rollout of version 3 became one of version 2/,
+  },
+  {
+    name: '11: a rollout that pauses without a reason',
+    check: rolloutsGoForward,
+    changes: [changed('control', control(), control({ rolloutPhase: RolloutPhase.PAUSED }))],
+    says: /^11: it is paused or failed and does not say why/,
+  },
+  {
+    name: '11: a rollout that fails of nothing',
+    check: rolloutsGoForward,
+    changes: [changed('control', control(), control({ rolloutPhase: RolloutPhase.FAILED, rolloutReason: 'failed' }))],
+    says: /^11: it has failed and does not say of what/,
+  },
+  {
+    name: '11: a rollout that is completed and has left something',
+    check: rolloutsGoForward,
+    replicas: [...news, old1],
+    changes: [
+      changed('control', control({ activeVersion: 3 }), control({ activeVersion: 3, rolloutPhase: RolloutPhase.COMPLETED })),
+    ],
+    says: /^11: it has ended with 1 replicas of other versions/,
+  },
+  {
+    name: 'a former set that goes before its pause is over',
+    check: theFormerIsKept,
+    replicas: [...news, old1],
+    changes: [stopped(old1)],
+    settings: { pauseDuration: durationFromMs(1_000) },
+    control: control({ activeVersion: 3 }, { ...blueGreen, switchedAt: timestampFromMs(NOW_MS - 400) }),
+    says: /u-1 of web was stopped 600 ms before its pause was over/,
+  },
+  {
+    name: '11: an undo that restores something else',
+    check: undoRestores,
+    changes: [changed('version', undefined, create(VersionRecordSchema, { version: 3, cause: 'undo to version 1' }), 'u/3')],
+    says: /^11: undo of web to version 1 did not restore what was written/,
+  },
+  {
+    name: '11: a rollback that nobody asked for',
+    check: undoRestores,
+    changes: [changed('version', undefined, create(VersionRecordSchema, { version: 3, cause: 'rollback to version 1' }), 'u/3')],
+    says: /did not restore what was written\n11: web was rolled back, and on_failure does not say so/,
+  },
+];
+
+describe('checkers of rollouts', () => {
+  it.each(rows.filter(({ says }) => says !== undefined))('find $name', ({ check, changes, says = /^$/, ...picture }) => {
+    expect(check(commitOf(changes, picture)).join('\n')).toMatch(says);
+  });
+
+  it.each(rows.filter(({ says }) => says === undefined))('let pass $name', ({ check, changes, ...picture }) => {
+    expect(check(commitOf(changes, picture))).toEqual([]);
+  });
+});
+
+describe('the ends of rollouts', () => {
+  const { PAUSED, FAILED, COMPLETED, IN_PROGRESS } = RolloutPhase;
+  it.each([
+    { name: 'completed', shown: control({ rolloutPhase: COMPLETED }), underWay: [], remedy: undefined },
+    {
+      name: 'under way',
+      shown: control({ rolloutPhase: IN_PROGRESS, rolloutReason: 'not ready' }),
+      underWay: ['web: version 3 is IN_PROGRESS: not ready'],
+      remedy: undefined,
+    },
+    {
+      name: 'of an older version',
+      shown: control({ rolloutPhase: COMPLETED }, { version: 2 }),
+      underWay: ['web: the rollout of version 3 has not begun'],
+      remedy: undefined,
+    },
+    {
+      name: 'not looked at since a change',
+      shown: control({ rolloutPhase: COMPLETED, observedGeneration: 0n }),
+      underWay: ['web: nobody has looked at generation 1'],
+      remedy: undefined,
+    },
+    {
+      name: 'paused without a reason',
+      shown: control({ rolloutPhase: PAUSED }),
+      underWay: ['web: version 3 is PAUSED: '],
+      remedy: 'raiseLimits',
+    },
+    {
+      name: 'paused by a user',
+      shown: control({ rolloutPhase: PAUSED, pausedVersion: 3, rolloutReason: 'paused by a user' }),
+      underWay: [],
+      remedy: 'resume',
+    },
+    {
+      name: 'waiting for a promotion',
+      shown: control({ rolloutPhase: PAUSED, rolloutReason: 'waits' }, { waitsForPromotion: true }),
+      underWay: [],
+      remedy: 'promote',
+    },
+    { name: 'failed', shown: control({ rolloutPhase: FAILED, rolloutReason: 'crashed' }), underWay: [], remedy: 'resume' },
+    {
+      name: 'failed for want of time',
+      shown: control({ rolloutPhase: FAILED, rolloutReason: 'no progress for 1s' }),
+      underWay: [],
+      remedy: 'giveTime',
+    },
+  ])('are told: $name', ({ shown, underWay: expected, remedy }) => {
+    const { view } = commitOf([], { control: shown, settings: { progressDeadline: durationFromMs(1_000) } });
+    const workload = view.workload('u');
+    const workloads = () => (workload === undefined ? [] : [workload]);
+    expect(rolloutsUnderWay({ workloads, control: (uid) => view.control(uid) })).toEqual(expected);
+    expect(workload && remedyOf(shown, workload.value)).toBe(remedy);
+  });
+});

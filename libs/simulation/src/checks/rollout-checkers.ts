@@ -1,0 +1,200 @@
+import { clone, equals } from '@bufbuild/protobuf';
+import { timestampMs } from '@bufbuild/protobuf/wkt';
+import {
+  Rollout_OnFailure as OnFailure,
+  Rollout_Promotion as Promotion,
+  Rollout_Strategy as Strategy,
+  RolloutStatus_Phase as RolloutPhase,
+  WorkloadSpecSchema,
+  type Rollout_Step,
+  type WorkloadSpec,
+} from '@cloudless/api';
+import type { ControlRecord, ReplicaRecord, RolloutRecord, VersionRecord, WorkloadRecord } from '@cloudless/api/store';
+import type { RecordChange } from '@cloudless/cluster-state';
+import { createdBy, replicaChanges, type Checker, type Commit } from './commit-checkers.js';
+import { factsOf, isSettled, msOf, needsTheFormer, settingsOf, type RolloutFacts } from './rollout-facts.js';
+
+/** 13: what is made is of the version that is wanted, or of the one it replaces while that may still be needed; never of one between. */
+export const creationsAreOfTheRollout: Checker = ({ view, changes }) =>
+  createdBy(changes).flatMap(({ id, uid, version }) => {
+    const workload = view.workload(uid)?.value;
+    if (workload === undefined) return [];
+    const facts = factsOf(view, workload);
+    const { canonical, wanted, active, control } = facts;
+    const rolled = control?.rollout?.version;
+    return [
+      ...(rolled === undefined || rolled === workload.version
+        ? []
+        : [`13: ${id} was made by the rollout of version ${rolled}, and version ${workload.version} is wanted`]),
+      ...(canonical(version) === wanted || (canonical(version) === active && needsTheFormer(facts))
+        ? []
+        : [`13: ${id} was made of version ${version}, and version ${workload.version} is wanted`]),
+    ];
+  });
+
+/** Not more run the new version than the canary step allows. */
+export const stepsAreKept: Checker = ({ view, changes, evidence }) =>
+  [...new Set(createdBy(changes).map(({ uid }) => uid))].flatMap((uid) => {
+    const workload = view.workload(uid)?.value;
+    if (workload === undefined) return [];
+    const { strategy, isFirst, isUnderWay, control, limits, live, canonical, wanted, active } = factsOf(view, workload);
+    const { steps = [] } = settingsOf(workload) ?? {};
+    const done = control?.rollout?.stepsDone ?? 0;
+    if (strategy !== Strategy.ROLLING_UPDATE || isFirst || !isUnderWay || done >= steps.length || active === wanted) return [];
+    const most = Math.max(...steps.slice(0, done + 1).map((step) => sizeOf(step, limits.want)));
+    const isNew = (replica: ReplicaRecord): boolean => canonical(replica.version) === wanted;
+    if (!createdBy(changes).some(isNew)) return [];
+    const updated = live.filter((replica) => replica.desiredRunning && isNew(replica) && !evidence.draining.has(replica.nodeId));
+    return updated.length > most
+      ? [`${workload.name} has ${updated.length} replicas of version ${workload.version}, and its step allows ${most}`]
+      : [];
+  });
+
+/** What a rollout has come to is only passed when it is there: steps, switches and ends. */
+export const rolloutsGoForward: Checker = (commit) =>
+  commit.changes.flatMap(({ kind, id, before, after }) => {
+    const workload = commit.view.workload(id)?.value;
+    if (kind !== 'control' || workload === undefined || workload.deletionRequestedAt !== undefined) return [];
+    const [was, is] = [before as ControlRecord | undefined, after as ControlRecord | undefined];
+    if (was?.rollout === undefined || is?.rollout === undefined) return [];
+    const facts = factsOf(commit.view, workload);
+    return [
+      ...revived(was.rollout, is.rollout),
+      ...stepped(was, is, commit, workload),
+      ...switched(was, is, commit, facts),
+      ...ended(was, is, facts),
+    ].map((text) => `${text}: ${workload.name}`);
+  });
+
+/** 13. */
+function revived(was: RolloutRecord, is: RolloutRecord): readonly string[] {
+  return is.version < was.version ? [`13: the rollout of version ${was.version} became one of version ${is.version}`] : [];
+}
+
+function stepped(was: ControlRecord, is: ControlRecord, { evidence }: Commit, workload: WorkloadRecord): readonly string[] {
+  const [from, to] = [was.rollout as RolloutRecord, is.rollout as RolloutRecord];
+  if (from.version !== to.version || was.observedGeneration !== is.observedGeneration) return [];
+  if (is.observedGeneration !== workload.generation) return [];
+  if (to.stepsDone < from.stepsDone) return [`canary step ${from.stepsDone} was done, and only ${to.stepsDone} are now`];
+  const passed = settingsOf(workload)?.steps.slice(from.stepsDone, to.stepsDone) ?? [];
+  const manual = passed.filter(({ promotion }) => promotion === Promotion.MANUAL).length;
+  const waitMs = msOf(passed[0]?.wait);
+  const reachedMs = from.stepReachedAt === undefined ? undefined : timestampMs(from.stepReachedAt);
+  const { wallMs = Number.POSITIVE_INFINITY } = evidence;
+  return [
+    ...(manual > (from.promoted ? 1 : 0) ? [`${manual} canary steps were passed without a promotion for each`] : []),
+    ...(manual > 0 && to.promoted ? ['a promotion was used and is still there'] : []),
+    ...(waitMs > 0 && (reachedMs === undefined || wallMs < reachedMs + waitMs)
+      ? ['a canary step was passed before its time']
+      : []),
+  ];
+}
+
+/** What becomes the active version is there as a whole, and ready. */
+function switched(was: ControlRecord, is: ControlRecord, commit: Commit, facts: RolloutFacts): readonly string[] {
+  const { canonical, limits, workload } = facts;
+  if (is.activeVersion === 0 || canonical(was.activeVersion) === canonical(is.activeVersion)) return [];
+  const ready = readyOf(facts, canonical(is.activeVersion), commit);
+  const { rollout } = is;
+  const asks =
+    rollout?.strategy === Strategy.BLUE_GREEN &&
+    rollout.version === was.rollout?.version &&
+    rollout.fromVersion !== 0 &&
+    rollout.rollsBack === 0 &&
+    is.observedGeneration === workload.generation &&
+    settingsOf(workload)?.promotion === Promotion.MANUAL;
+  return [
+    ...(ready < limits.want ? [`version ${is.activeVersion} became active with ${ready} of ${limits.want} ready`] : []),
+    ...(asks && was.rollout?.promoted !== true ? [`version ${is.activeVersion} became active, and nobody had promoted it`] : []),
+  ];
+}
+
+/** 11: who ends does so with everything in place, or with a reason. */
+function ended(was: ControlRecord, is: ControlRecord, { canonical, live }: RolloutFacts): readonly string[] {
+  const [before, phase] = [was.rolloutPhase, is.rolloutPhase];
+  // One that was told to go on is about to.
+  const goesOn = is.rollout?.retry === true || (was.pausedVersion !== 0 && is.pausedVersion === 0);
+  const isHeld = !goesOn && (phase === RolloutPhase.PAUSED || phase === RolloutPhase.FAILED);
+  const version = canonical(is.rollout?.version ?? 0);
+  const others = isSettled(phase) && !isSettled(before) ? live.filter((replica) => canonical(replica.version) !== version) : [];
+  return [
+    ...(isHeld && is.rolloutReason === '' ? ['11: it is paused or failed and does not say why'] : []),
+    ...(isHeld && phase === RolloutPhase.FAILED && (is.rollout?.failure?.reason ?? '') === ''
+      ? ['11: it has failed and does not say of what']
+      : []),
+    ...(others.length > 0 ? [`11: it has ended with ${others.length} replicas of other versions`] : []),
+  ];
+}
+
+function readyOf({ live, canonical }: RolloutFacts, version: number, { evidence }: Commit): number {
+  return live.filter(
+    (replica) =>
+      replica.ready && replica.desiredRunning && canonical(replica.version) === version && evidence.alive.has(replica.nodeId),
+  ).length;
+}
+
+/** BLUE_GREEN: what served before stays for pause_duration, whole. */
+export const theFormerIsKept: Checker = ({ view, changes, evidence }) =>
+  replicaChanges(changes).flatMap(({ before, after }) => {
+    const byChoice =
+      before?.desiredRunning === true && before.ready && after !== undefined && !after.desiredRunning && !after.lost;
+    const workload = byChoice ? view.workload(before.uid)?.value : undefined;
+    if (workload === undefined || before === undefined || evidence.wallMs === undefined) return [];
+    const { strategy, control, canonical, limits, live } = factsOf(view, workload);
+    const { switchedAt, fromVersion = 0, version } = control?.rollout ?? {};
+    const isFormer = fromVersion !== 0 && canonical(before.version) === canonical(fromVersion);
+    if (strategy !== Strategy.BLUE_GREEN || switchedAt === undefined || version !== workload.version || !isFormer) return [];
+    const kept = live.filter((replica) => replica.desiredRunning && canonical(replica.version) === canonical(fromVersion)).length;
+    const leftMs = timestampMs(switchedAt) + msOf(settingsOf(workload)?.pauseDuration) - evidence.wallMs;
+    const isMoved = evidence.draining.has(before.nodeId);
+    return leftMs > 0 && kept < limits.want && !isMoved
+      ? [`${before.id} of ${workload.name} was stopped ${leftMs} ms before its pause was over`]
+      : [];
+  });
+
+/** 11: an undo or a rollback restores the earlier template as it was written, and a rollback is made only where one was asked for. */
+export const undoRestores: Checker = ({ view, changes }) =>
+  changes.flatMap(({ kind, id, before, after }) => {
+    const version = kind === 'version' && before === undefined ? (after as VersionRecord | undefined) : undefined;
+    const [, how = '', number = ''] = /^(undo|rollback) to version (\d+)$/.exec(version?.cause ?? '') ?? [];
+    if (version === undefined || how === '') return [];
+    const uid = id.split('/')[0] ?? '';
+    const workload = view.workload(uid)?.value;
+    const earlier = view.version(uid, Number(number));
+    if (workload?.version !== version.version || workload.spec === undefined || earlier?.asWritten === undefined) return [];
+    const isSame = equals(WorkloadSpecSchema, templatePartOf(workload.spec), earlier.asWritten);
+    const settings = workloadBefore(changes, uid)?.spec?.rollout;
+    return [
+      ...(isSame ? [] : [`11: ${how} of ${workload.name} to version ${number} did not restore what was written`]),
+      ...(how === 'rollback' && settings?.onFailure !== OnFailure.ROLLBACK
+        ? [`11: ${workload.name} was rolled back, and on_failure does not say so`]
+        : []),
+    ];
+  });
+
+/** All that look at rollouts. */
+export const ROLLOUT_CHECKERS: readonly Checker[] = [
+  creationsAreOfTheRollout,
+  stepsAreKept,
+  rolloutsGoForward,
+  theFormerIsKept,
+  undoRestores,
+];
+
+/** Of the wanted number, as the contract has it. */
+function sizeOf({ replicas, percent }: Rollout_Step, want: number): number {
+  return Math.min(want, replicas > 0 ? replicas : Math.ceil((percent * want) / 100));
+}
+
+function workloadBefore(changes: readonly RecordChange[], uid: string): WorkloadRecord | undefined {
+  return changes.find(({ kind, id }) => kind === 'workload' && id === uid)?.before as WorkloadRecord | undefined;
+}
+
+/** A spec without what is no part of a version. */
+function templatePartOf(spec: WorkloadSpec): WorkloadSpec {
+  const part = clone(WorkloadSpecSchema, spec);
+  delete part.replicas;
+  delete part.rollout;
+  delete part.disconnect;
+  return part;
+}

@@ -1,0 +1,182 @@
+import { create, equals, toBinary } from '@bufbuild/protobuf';
+import { ReplicaStatus_Phase as Phase, RolloutSchema, Rollout_Strategy as Strategy } from '@cloudless/api';
+import { ControlRecordSchema, type ControlRecord, type ReplicaRecord, type WorkloadRecord } from '@cloudless/api/store';
+import type { Clock } from '@cloudless/base';
+import {
+  canonicalVersion,
+  copyReplica,
+  decodeRecord,
+  parseKey,
+  type ChangeListener,
+  type ClusterState,
+  type ClusterView,
+  type RecordChange,
+  type Stored,
+} from '@cloudless/cluster-state';
+import type { Operation, StateStore, StoreEntry } from '@cloudless/state-store';
+import type { MuseumPiece } from './museum-piece.js';
+
+/** Most of what happens here are rollouts: many users, few faults. */
+const busy = { nodes: 4, users: 3, turmoilMs: 12_000, pauseMs: [200, 900], drift: false } as const;
+
+/** Bugs of rollouts. */
+export const ROLLOUT_PIECES: readonly MuseumPiece[] = [
+  {
+    name: 'an update that took the last ready replicas, as it had not heard yet that others had failed',
+    story:
+      'A replica failed while the next batch of an update was being decided. Both were written, one after the other, and together they took the service below its floor.',
+    plant: 'a stop no longer holds on the condition that no replica of the workload has stopped being ready meanwhile',
+    planted: () => ({ store: withoutEvidence }),
+    plan: { ...busy, weights: { slowDisk: 2, containerCrashes: 6 } },
+    checker: 'checks/commit-checkers.ts',
+    found: /^\S+ was taken to \d+ ready by choice, \d+ must stay|^10: /,
+    seed: 20,
+  },
+  {
+    name: 'traffic switched to a new set that was not ready',
+    story: 'Whoever switched looked whether the new processes were there, and not whether they answered: for minutes nobody did.',
+    plant: 'under BLUE_GREEN the controllers take replicas beside the active set for ready as soon as they run',
+    planted: () => ({ state: (state, reader) => (reader === 'controllers' ? withReadyNewSets(state) : state) }),
+    plan: { ...busy, weights: {} },
+    checker: 'checks/rollout-checkers.ts',
+    found: /^version \d+ became active with \d+ of \d+ ready/,
+    seed: 4,
+  },
+  {
+    name: 'a canary that began again from its first step, or was let through, when the control plane restarted',
+    story: 'How far a canary was lived in the memory of a controller. After its restart nobody knew which steps were done.',
+    plant: "a coordinator's start does not read how many steps are done",
+    planted: () => ({ store: withForgottenSteps }),
+    plan: { ...busy, weights: { killCoordinator: 1 } },
+    checker: 'checks/rollout-checkers.ts',
+    found: /^canary step \d+ was done, and only 0 are now/,
+    seed: 28,
+  },
+  {
+    name: 'one promotion that let two steps through',
+    story: 'Somebody promoted a step. The mark stayed, and the next step, which was to be looked at too, went through with it.',
+    plant: 'the mark of a promotion is not taken away when it is used',
+    planted: () => ({ store: withLastingPromotions() }),
+    plan: { ...busy, weights: {} },
+    checker: 'checks/rollout-checkers.ts',
+    found: /^a promotion was used and is still there|were passed without a promotion for each/,
+    seed: 30,
+  },
+  {
+    name: 'an update that went on after it had been superseded',
+    story:
+      'A worker had read the spec when it began, and carried it out to its end. What somebody had changed meanwhile, because it was broken, was rolled out everywhere before it was taken back.',
+    plant: 'the controllers see a changed spec half a second later; their writes do not compare it',
+    planted: () => ({
+      store: withoutCompares('/workload/'),
+      state: (state, reader, clock) => (reader === 'controllers' ? withLateSpecs(state, clock) : state),
+    }),
+    plan: { ...busy, weights: {} },
+    checker: 'checks/rollout-checkers.ts',
+    found: /^13: /,
+    seed: 1,
+  },
+];
+
+/** Transactions that do not ask whether some records have changed. */
+function withoutCompares(prefix: string): (store: StateStore) => StateStore {
+  return (store) => ({
+    ...store,
+    txn: (compares, operations) =>
+      store.txn(
+        compares.filter(({ key }) => !key.startsWith(prefix)),
+        operations,
+      ),
+  });
+}
+
+const withoutEvidence = withoutCompares('/evidence/');
+
+function withReadyNewSets(state: ClusterState): ClusterState {
+  const isBeside = ({ uid, version, desiredRunning, phase }: ReplicaRecord): boolean => {
+    const view = state.view();
+    const control = view.control(uid)?.value;
+    if (control?.rollout?.strategy !== Strategy.BLUE_GREEN || control.activeVersion === 0) return false;
+    const active = canonicalVersion(view, uid, control.activeVersion);
+    return desiredRunning && phase === Phase.RUNNING && canonicalVersion(view, uid, version) !== active;
+  };
+  const shown = (replica: ReplicaRecord): ReplicaRecord => (isBeside(replica) ? copyReplica(replica, { ready: true }) : replica);
+  const changed = (change: RecordChange): RecordChange =>
+    change.kind === 'replica' && change.after !== undefined ? { ...change, after: shown(change.after as ReplicaRecord) } : change;
+  return Object.create(state, {
+    subscribe: {
+      value: (listener: ChangeListener) => state.subscribe((changes, ...rest) => listener(changes.map(changed), ...rest)),
+    },
+  }) as ClusterState;
+}
+
+function withForgottenSteps(store: StateStore): StateStore {
+  let isStarting = true;
+  const forget = (entry: StoreEntry): StoreEntry => {
+    const parsed = parseKey(entry.key);
+    if (parsed?.kind !== 'control') return entry;
+    const record = decodeRecord('control', parsed.id, entry.value);
+    if (record.rollout !== undefined) record.rollout.stepsDone = 0;
+    return { ...entry, value: toBinary(ControlRecordSchema, record) };
+  };
+  return {
+    ...store,
+    range: async (request) => {
+      const page = await store.range(request);
+      return isStarting ? { ...page, entries: page.entries.map(forget) } : page;
+    },
+    watch: (request) => {
+      isStarting = false;
+      return store.watch(request);
+    },
+  };
+}
+
+function withLastingPromotions(): (store: StateStore) => StateStore {
+  const before = new Map<string, ControlRecord>();
+  const keep = (operation: Operation): Operation => {
+    const parsed = 'put' in operation ? parseKey(operation.put) : undefined;
+    if (!('put' in operation) || parsed?.kind !== 'control') return operation;
+    const record = decodeRecord('control', parsed.id, operation.value);
+    const was = before.get(parsed.id)?.rollout;
+    if (record.rollout !== undefined && was?.promoted === true && was.version === record.rollout.version)
+      record.rollout.promoted = true;
+    before.set(parsed.id, record);
+    return { ...operation, value: toBinary(ControlRecordSchema, record) };
+  };
+  return (store) => ({ ...store, txn: (compares, operations) => store.txn(compares, operations.map(keep)) });
+}
+
+/** How late a changed spec is seen. */
+const LATE_MS = 500;
+
+/** Other limits would be broken too: this is about versions. */
+function hasSameLimits({ spec: was }: WorkloadRecord, { spec: is, deletionRequestedAt }: WorkloadRecord): boolean {
+  const [before, after] = [was?.rollout ?? create(RolloutSchema), is?.rollout ?? create(RolloutSchema)];
+  return deletionRequestedAt === undefined && was?.replicas === is?.replicas && equals(RolloutSchema, before, after);
+}
+
+function withLateSpecs(state: ClusterState, clock: Clock): ClusterState {
+  const earlier = new Map<string, { readonly value: WorkloadRecord; readonly untilMs: number }>();
+  state.subscribe((changes) => {
+    for (const { kind, id, before, after } of changes) {
+      if (kind !== 'workload' || before === undefined || after === undefined) continue;
+      const [was, is] = [before as WorkloadRecord, after as WorkloadRecord];
+      if (hasSameLimits(was, is)) earlier.set(id, { value: was, untilMs: clock.now() + LATE_MS });
+      else earlier.delete(id);
+    }
+  });
+  const seen = (stored: Stored<WorkloadRecord> | undefined): Stored<WorkloadRecord> | undefined => {
+    const old = stored === undefined ? undefined : earlier.get(stored.value.uid);
+    return stored === undefined || old === undefined || old.untilMs < clock.now() ? stored : { ...stored, value: old.value };
+  };
+  return Object.create(state, {
+    view: {
+      value: () => {
+        const view = state.view();
+        const late: Partial<ClusterView> = { workload: (uid) => seen(view.workload(uid)) };
+        return Object.assign(Object.create(view), late) as ClusterView;
+      },
+    },
+  }) as ClusterState;
+}

@@ -1,0 +1,133 @@
+import type { MessageInitShape } from '@bufbuild/protobuf';
+import { durationFromMs, type Duration } from '@bufbuild/protobuf/wkt';
+import {
+  RestartPolicy_Policy as Restart,
+  Rollout_OnFailure as OnFailure,
+  Rollout_Promotion as Promotion,
+  Rollout_Strategy as Strategy,
+  type RolloutSchema,
+  type WorkloadSpecSchema,
+} from '@cloudless/api';
+import { behaviourCommand } from '@cloudless/runtime/testing';
+import type { SimRandom } from './sim-random.js';
+import { MOOD, type Mood } from './sim-replicas.js';
+
+type Spec = MessageInitShape<typeof WorkloadSpecSchema>;
+/** Fields one by one: parts of it are put together. */
+type RolloutInit = Exclude<MessageInitShape<typeof RolloutSchema>, { readonly $typeName: string }>;
+
+/** An update. */
+export interface Change {
+  readonly spec: Spec;
+  readonly updateMask?: { readonly paths: string[] };
+}
+
+/** What users ask for. */
+export class SimSpecs {
+  constructor(private readonly random: SimRandom) {}
+
+  /** A whole spec. */
+  spec(): Spec & { readonly replicas: number } {
+    const { random } = this;
+    const replicas = random.whole(0, 6);
+    const isStubborn = random.chance(0.15);
+    return {
+      // Most end when they are asked to, some only when they are killed: soon, or a rollout takes minutes.
+      command: isStubborn ? [...behaviourCommand([{ step: 'ignoreTerm' }, { step: 'hold' }])] : ['serve'],
+      replicas,
+      ports: random.chance(0.5) ? [{ name: 'http', containerPort: 8080 }] : [],
+      resources: { requests: { cpuMillis: random.pick([50, 100, 200]) } },
+      rollout: this.rollout(replicas),
+      restart: this.restart(),
+      ...(isStubborn || random.chance(0.3) ? { terminationGracePeriod: durationFromMs(random.pick([0, 500, 2_000])) } : {}),
+      ...(random.chance(0.3) ? { preStopDelay: durationFromMs(random.pick([0, 200, 1_000])) } : {}),
+    };
+  }
+
+  /** Something else than before, and what it replaces as a whole. */
+  change(): Change {
+    const { random } = this;
+    const replicas = random.whole(0, 6);
+    switch (random.weighted({ args: 4, mood: 3, rollout: 2, both: 2, resources: 1 })) {
+      case 'args':
+        return { spec: { args: [String(random.whole(1, 1_000))] } };
+      case 'mood': {
+        const mood = random.pick(['crashes', 'deaf', 'fragile', ''] satisfies (Mood | '')[]) ?? '';
+        return { spec: { annotations: { [MOOD]: mood }, args: [String(random.whole(1, 1_000))] } };
+      }
+      case 'rollout':
+        return { spec: { rollout: this.rollout(replicas) }, updateMask: { paths: ['rollout'] } };
+      case 'both':
+        return { spec: { args: [String(random.whole(1, 1_000))], replicas } };
+      case 'resources':
+        return { spec: { resources: { requests: { cpuMillis: random.pick([50, 150]) } } } };
+    }
+  }
+
+  /** Most have short times: all of them have to end while the world looks. */
+  private rollout(replicas: number): RolloutInit {
+    const { random } = this;
+    const strategy = random.weighted({ rolling: 6, canary: 3, blueGreen: 3, recreate: 1.5 });
+    return {
+      ...(strategy === 'blueGreen' ? this.blueGreen() : strategy === 'recreate' ? { strategy: Strategy.RECREATE } : {}),
+      ...(strategy === 'canary' ? { steps: this.steps() } : {}),
+      ...this.limits(replicas, strategy === 'rolling' || strategy === 'canary'),
+      ...(random.chance(0.7) ? { minReadyDuration: durationFromMs(random.pick([0, 300])) } : {}),
+      progressDeadline: durationFromMs(random.pick([1_500, 4_000, 8_000])),
+      ...(random.chance(0.6) ? { maxFailedNew: random.whole(0, 3) } : {}),
+      ...(random.chance(0.4) ? { onFailure: OnFailure.ROLLBACK } : {}),
+    };
+  }
+
+  private limits(replicas: number, mayChooseSurge: boolean): RolloutInit {
+    const { random } = this;
+    const any = [{}, {}, { minAvailable: replicas }, { maxUnavailable: 2 }] as const;
+    return mayChooseSurge
+      ? random.pick([...any, { maxSurge: 3 }, { maxSurge: 0, maxUnavailable: 1 }, { maxSurge: 0, minAvailable: 2 }] as const)
+      : random.pick(any);
+  }
+
+  private blueGreen(): RolloutInit {
+    const { random } = this;
+    return {
+      strategy: Strategy.BLUE_GREEN,
+      ...(random.chance(0.4) ? { promotion: Promotion.MANUAL } : {}),
+      ...(random.chance(0.5) ? { pauseDuration: durationFromMs(random.pick([500, 3_000])) } : {}),
+    };
+  }
+
+  private steps(): NonNullable<RolloutInit['steps']> {
+    const { random } = this;
+    const sizes = random.pick([
+      [{ replicas: 1 }],
+      [{ replicas: 1 }, { replicas: 3 }],
+      [{ percent: 20 }, { percent: 60 }],
+    ] as const);
+    return (sizes ?? []).map((size) => ({
+      ...size,
+      ...(random.chance(0.4) ? { promotion: Promotion.MANUAL } : { wait: durationFromMs(random.pick([0, 300, 1_500])) }),
+    }));
+  }
+
+  /** How a drain is asked for: mostly without end; at times with one, and then at times by force. */
+  drain(): { readonly deadline?: Duration; readonly force?: boolean } {
+    const { random } = this;
+    if (random.chance(0.6)) return {};
+    const deadline = durationFromMs(random.pick([300, 2_000, 5_000]));
+    return random.pick([
+      { deadline },
+      { deadline },
+      { deadline, force: true },
+      { deadline, force: true },
+      { force: true },
+    ] as const);
+  }
+
+  private restart(): NonNullable<Spec['restart']> {
+    const { random } = this;
+    const kind = random.weighted({ always: 8, retries: 2, onFailure: 1, never: 1 });
+    if (kind === 'always') return { policy: Restart.ALWAYS };
+    if (kind === 'retries') return { policy: Restart.ALWAYS, maxRetries: random.whole(0, 3) };
+    return { policy: kind === 'never' ? Restart.NEVER : Restart.ON_FAILURE };
+  }
+}

@@ -1,0 +1,127 @@
+import { jest } from '@jest/globals';
+import { durationFromMs } from '@bufbuild/protobuf/wkt';
+import type { MessageInitShape } from '@bufbuild/protobuf';
+import {
+  Rollout_OnFailure as OnFailure,
+  Rollout_Promotion as Promotion,
+  Rollout_Strategy as Strategy,
+  RolloutStatus_Phase as RolloutPhase,
+  type RolloutSchema,
+} from '@cloudless/api';
+import type { StateStore } from '@cloudless/state-store';
+import { factsOf } from './checks/rollout-facts.js';
+import { never } from './parts/sim-process.js';
+import { MOOD, type Mood } from './parts/sim-replicas.js';
+import { SimCluster } from './sim-cluster.js';
+
+/** Hundreds of small worlds, however busy the machine is. */
+jest.setTimeout(600_000);
+
+/** Where the coordinator dies: right before or right after its n-th transaction since the update was asked for. */
+interface Crash {
+  readonly commit: number;
+  readonly when: 'before' | 'after';
+}
+
+interface Case {
+  readonly name: string;
+  readonly rollout: MessageInitShape<typeof RolloutSchema>;
+  /** Of the new version. */
+  readonly mood?: Mood;
+  readonly ends: { readonly phase: string; readonly version: number };
+}
+
+const ms = durationFromMs;
+const completed = { phase: 'COMPLETED', version: 2 };
+const cases: readonly Case[] = [
+  { name: 'a rolling update', rollout: {}, ends: completed },
+  {
+    name: 'canary steps',
+    rollout: {
+      steps: [
+        { replicas: 1, wait: ms(300) },
+        { percent: 60, promotion: Promotion.MANUAL },
+      ],
+    },
+    ends: completed,
+  },
+  { name: 'RECREATE', rollout: { strategy: Strategy.RECREATE }, ends: completed },
+  {
+    name: 'BLUE_GREEN',
+    rollout: { strategy: Strategy.BLUE_GREEN, promotion: Promotion.MANUAL, pauseDuration: ms(500) },
+    ends: completed,
+  },
+  {
+    name: 'a rollback',
+    rollout: { maxFailedNew: 1, onFailure: OnFailure.ROLLBACK },
+    mood: 'crashes',
+    ends: { phase: 'ROLLED_BACK', version: 3 },
+  },
+];
+
+/** A rollout in a small world, with or without a crash in it. @returns What it came to, and how many transactions it took. */
+async function live({ rollout, mood }: Case, crash?: Crash): Promise<{ readonly end: unknown; readonly commits: number }> {
+  let commits = 0;
+  let isCounting = false;
+  const counted = (store: StateStore): StateStore => ({
+    ...store,
+    txn: async (compares, operations) => {
+      if (!isCounting) return store.txn(compares, operations);
+      commits += 1;
+      const dies = commits === crash?.commit ? crash.when : undefined;
+      if (dies === 'before') return die(world);
+      const committed = await store.txn(compares, operations);
+      return dies === 'after' ? die(world) : committed;
+    },
+  });
+  const plan = { nodes: 2, users: 1, weights: {}, drift: false, cpuMillis: 4_000, historyLimit: 100_000 };
+  const world = new SimCluster({ seed: 1, plan, planted: { store: counted } });
+  await world.begin();
+  const limits = { minReadyDuration: ms(100), progressDeadline: ms(10_000), minAvailable: 2, ...rollout };
+  const spec = { command: ['serve'], replicas: 3, ports: [{ name: 'http', containerPort: 80 }], rollout: limits };
+  const name = 'one';
+  await world.ask('create', (client, requestId) => client.createWorkload({ name, spec, requestId }));
+  await world.settle();
+  isCounting = true;
+  const changed = { args: ['new'], annotations: mood === undefined ? {} : { [MOOD]: mood } };
+  await world.ask('update', (client, requestId) => client.updateWorkload({ name, spec: changed, requestId }));
+  await world.settle();
+  isCounting = false;
+  return { end: { violations: world.violations, ...endOf(world) }, commits };
+}
+
+/** The process dies, and a new one comes soon. */
+function die<Result>(world: SimCluster): Promise<Result> {
+  world.killCoordinator(30);
+  return never();
+}
+
+function endOf({ records }: SimCluster) {
+  const [workload] = records.workloads();
+  if (workload === undefined) throw new Error('the workload is gone');
+  const { live, control, canonical, active, wanted } = factsOf(records, workload.value);
+  return {
+    phase: RolloutPhase[control?.rolloutPhase ?? 0],
+    version: control?.rollout?.version,
+    fromVersion: control?.rollout?.fromVersion,
+    stepsDone: control?.rollout?.stepsDone,
+    generation: workload.value.generation,
+    active,
+    wanted,
+    replicas: live.map(({ version, ready, desiredRunning }) => ({ version: canonical(version), ready, desiredRunning })),
+  };
+}
+
+describe('12: a crash at any step of a rollout leads to the same end, and never below the floor', () => {
+  it.each(cases)('$name', async (row) => {
+    const { end, commits } = await live(row);
+    expect(end).toMatchObject({ violations: [], ...row.ends });
+    expect(commits).toBeGreaterThan(8);
+    for (let commit = 1; commit <= commits; commit += 1) {
+      for (const when of ['before', 'after'] as const) {
+        const crashed = await live(row, { commit, when });
+        expect({ commit, when, end: crashed.end }).toEqual({ commit, when, end });
+      }
+    }
+  });
+});

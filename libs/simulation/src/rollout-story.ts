@@ -1,0 +1,144 @@
+import type { MessageInitShape } from '@bufbuild/protobuf';
+import { durationFromMs } from '@bufbuild/protobuf/wkt';
+import {
+  RolloutStatus_Phase as RolloutPhase,
+  ReplicaStatus_Phase as Phase,
+  type ReplicaStatus,
+  type StartOrder,
+  type Workload,
+  type WorkloadSpecSchema,
+  type WorkloadStatus,
+} from '@cloudless/api';
+import type { ScriptedAgent, StartBehaviour } from './scripted-agent.js';
+import { clusterOf } from './support.js';
+import type { TestCluster } from './test-cluster.js';
+
+/** What was seen of a workload while time passed. */
+export interface Seen {
+  readonly lowestReady: number;
+  readonly highestTotal: number;
+  /** Phases of the rollout, each when it came. */
+  readonly phases: readonly string[];
+  /** The versions that were served from, each set when it came: `1`, `1,2`, `2`. */
+  readonly served: readonly string[];
+}
+
+type Spec = Exclude<MessageInitShape<typeof WorkloadSpecSchema>, { readonly $typeName: string }>;
+type RolloutInit = Exclude<NonNullable<Spec['rollout']>, { readonly $typeName: string }>;
+
+const NAME = 'web';
+const LOOK_MS = 20;
+/** A replica is ready so long after its start, unless it behaves otherwise. */
+const START_MS = 60;
+
+/** One workload, `web`, on scripted agents: a test changes it, lets time pass, and sees what became of it on the way. */
+export class RolloutStory {
+  private readonly behaviours = new Map<number, StartBehaviour>();
+
+  private constructor(readonly cluster: TestCluster) {
+    for (const agent of cluster.agents.values()) agent.onStart = (order) => this.startOn(agent, order);
+  }
+
+  /** Creates it and waits until it is ready. Three replicas that count as ready at once, unless the spec says otherwise. */
+  static async begin(rollout: RolloutInit = {}, spec: Spec = {}, nodes = 4): Promise<RolloutStory> {
+    const story = new RolloutStory(await clusterOf(nodes));
+    await story.create(rollout, spec);
+    await story.pass(500);
+    return story;
+  }
+
+  create(rollout: RolloutInit, spec: Spec = {}): Promise<Workload> {
+    const limits = { minReadyDuration: durationFromMs(0), ...rollout };
+    const ports = [{ name: 'http', containerPort: 80 }];
+    const whole = { command: ['serve'], replicas: 3, ports, preStopDelay: durationFromMs(0), ...spec, rollout: limits };
+    return this.call((client) => client.createWorkload({ name: NAME, spec: whole }));
+  }
+
+  /** What replicas of a version do when they are started. */
+  when(version: number, behaviour: StartBehaviour): this {
+    this.behaviours.set(version, behaviour);
+    return this;
+  }
+
+  /** A new version. */
+  async update(spec: Spec = {}): Promise<Workload> {
+    return this.call((client) =>
+      client.updateWorkload({ name: NAME, spec: { env: { AT: String(this.cluster.clock.now()) }, ...spec } }),
+    );
+  }
+
+  call<Result>(make: (client: TestCluster['client']) => Promise<Result>): Promise<Result> {
+    return this.cluster.until(() => make(this.cluster.client));
+  }
+
+  async status(): Promise<WorkloadStatus> {
+    const { status } = await this.call((client) => client.getWorkload({ name: NAME }));
+    if (status === undefined) throw new Error('a workload without a status');
+    return status;
+  }
+
+  /** What a rollout shows, without what is about time. */
+  async rollout() {
+    const { rollout } = await this.status();
+    if (rollout === undefined) throw new Error('a status without a rollout');
+    const { phase, reason, version, fromVersion } = rollout;
+    return { phase: RolloutPhase[phase], reason, version, fromVersion, failure: rollout.failure, status: rollout };
+  }
+
+  /** Lets time pass, and looks all the while. */
+  async pass(durationMs: number): Promise<Seen> {
+    const seen = { lowestReady: Number.POSITIVE_INFINITY, highestTotal: 0, phases: [] as string[], served: [] as string[] };
+    for (let passed = 0; passed <= durationMs; passed += LOOK_MS) {
+      const status = await this.status();
+      const { endpoints } = await this.call((client) => client.listEndpoints({ name: NAME }));
+      seen.lowestReady = Math.min(seen.lowestReady, status.readyReplicas);
+      seen.highestTotal = Math.max(seen.highestTotal, status.totalReplicas);
+      note(seen.phases, RolloutPhase[status.rollout?.phase ?? 0] ?? '');
+      note(seen.served, [...new Set(endpoints.map(({ version }) => version))].sort().join());
+      await this.cluster.advance(LOOK_MS, LOOK_MS);
+    }
+    return seen;
+  }
+
+  /** Those that are to stay, of a version or of all. */
+  async replicas(version?: number): Promise<readonly ReplicaStatus[]> {
+    const { replicas } = await this.status();
+    const live = replicas.filter(({ leaving, phase }) => !leaving && phase <= Phase.RUNNING);
+    return version === undefined ? live : live.filter((replica) => replica.version === version);
+  }
+
+  /** Changes what its agent says of a replica. */
+  say({ nodeId, id }: ReplicaStatus, changes: Parameters<ReturnType<RolloutStory['agentOf']>['change']>[1]): void {
+    this.agentOf(nodeId).change(id, changes);
+  }
+
+  /** Stops are ordered and not carried out, until they are let go. */
+  holdStops(held: boolean): void {
+    for (const agent of this.cluster.agents.values()) {
+      agent.obeysStops = !held;
+      for (const { replicaId, phase } of held ? [] : agent.replicas.values())
+        if (phase === Phase.STOPPING) agent.change(replicaId, { phase: Phase.STOPPED, ready: false });
+    }
+  }
+
+  /** Ready after a while, unless a test has said what it does. */
+  private startOn(agent: ScriptedAgent, { version }: StartOrder): StartBehaviour {
+    const behaviour = this.behaviours.get(version);
+    if (behaviour !== undefined) return behaviour;
+    const replicaId = agent.started.at(-1)?.replicaId ?? '';
+    this.cluster.clock.setTimer(START_MS, () => {
+      if (agent.replicas.get(replicaId)?.phase === Phase.RUNNING) agent.change(replicaId, { ready: true });
+    });
+    return 'unready';
+  }
+
+  private agentOf(nodeId: string) {
+    const agent = this.cluster.agents.get(nodeId);
+    if (agent === undefined) throw new Error(`no node ${nodeId}`);
+    return agent;
+  }
+}
+
+function note(list: string[], item: string): void {
+  if (list.at(-1) !== item) list.push(item);
+}
