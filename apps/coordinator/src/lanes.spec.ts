@@ -22,6 +22,7 @@ it('what agents live by is control, what takes load away goes before other write
     'RemoveNode',
     'ScaleWorkload',
     'DeleteWorkload',
+    'PauseRollout',
   ]);
 });
 
