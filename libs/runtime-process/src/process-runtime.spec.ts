@@ -437,6 +437,19 @@ describe('the supervisor', () => {
     expect(await (await machine.reopen()).list()).toMatchObject([{ containerId, exitCode: 6 }]);
   });
 
+  it('shutdown leaves no process behind a supervisor that dies instead of answering', async () => {
+    const { runtime } = await aMachine();
+    await runtime.start(request([{ step: 'child', name: 'c' }, { step: 'hold' }]));
+    await machine.childStarted('c');
+    const pid = await runtime.supervisorPid();
+    process.kill(pid, 'SIGSTOP');
+    const ending = runtime.shutdown();
+    await new Promise((resolve) => setImmediate(resolve)); // it is asked
+    process.kill(pid, 'SIGKILL');
+    await ending;
+    expect(processesOf(machine)).toEqual([]);
+  });
+
   it('shutdown leaves no process, descriptor, handle or timer', async () => {
     const timers = new Set<object>();
     const clock: Clock = {

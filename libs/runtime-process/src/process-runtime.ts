@@ -74,6 +74,7 @@ const EVENT_LIMIT = 10_000;
 /** A supervisor that died is replaced at once; one that dies again and again, or cannot be started, ever more slowly. */
 const RECONNECT = { firstMs: 10, maxMs: 5_000, jitter: 0.2 };
 const SHUTDOWN_POLL_MS = 2;
+const MAX_SHUTDOWNS = 3;
 
 /**
  * Opens the process runtime of a directory: connects to its supervisor, or starts one.
@@ -211,12 +212,21 @@ class SupervisedRuntime implements ProcessRuntime {
   }
 
   async shutdown(graceMs = 0): Promise<void> {
-    const connection = await this.connection();
-    const { pid } = connection.hello;
-    const startToken = startTokenOf(pid);
-    await connection.request({ type: 'shutdown', graceMs });
-    await this.close();
-    while (startToken !== undefined && isAlive(pid, startToken)) await sleep(this.options.clock, SHUTDOWN_POLL_MS);
+    for (let attempt = 1; ; attempt += 1) {
+      const connection = await this.connection();
+      const { pid } = connection.hello;
+      const startToken = startTokenOf(pid);
+      try {
+        await connection.request({ type: 'shutdown', graceMs });
+      } catch (reason) {
+        // Gone without an answer: another one takes over what it may have left, and ends that.
+        if (errorKindOf(reason) !== 'unavailable' || attempt >= MAX_SHUTDOWNS) throw reason;
+        continue;
+      }
+      await this.close();
+      while (startToken !== undefined && isAlive(pid, startToken)) await sleep(this.options.clock, SHUTDOWN_POLL_MS);
+      return;
+    }
   }
 
   /** For what counts from when it was asked for: a new supervisor may be long in coming. */
