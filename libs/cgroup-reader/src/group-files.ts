@@ -1,17 +1,15 @@
-import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import {
   detectCgroupLayout,
   locateCgroup,
+  parseAmount,
   parseCfsQuota,
   parseCgroupMounts,
   parseCpuMax,
   parseCpuStat,
   parseCpuacctUsage,
-  parseMemoryLimitInBytes,
-  parseMemoryMax,
+  parseLimit,
   parseMemoryStat,
-  parseMemoryUsage,
   parseProcCgroup,
   quotaToMillis,
   workingSetBytes,
@@ -19,7 +17,7 @@ import {
   type CgroupLocation,
   type CpuQuota,
 } from '@cloudless/cgroup-stats';
-import { isAbsent } from './host-machine.js';
+import { MAX_MOUNTINFO_BYTES, hostFiles } from './file-system.js';
 
 /** A limit, and the group that sets it: this process's own, or one above it. */
 export interface SetBy<Limit> {
@@ -64,7 +62,8 @@ export async function openGroupFiles(procRoot: string, sysRoot: string): Promise
       return undefined;
     },
     async memoryUsedBytes({ version, directory }) {
-      const usage = await parsed(join(directory, version === 2 ? 'memory.current' : 'memory.usage_in_bytes'), parseMemoryUsage);
+      const file = version === 2 ? 'memory.current' : 'memory.usage_in_bytes';
+      const usage = await parsed(join(directory, file), (text) => parseAmount(file, text));
       const stat = await parsed(join(directory, 'memory.stat'), parseMemoryStat);
       return usage === undefined ? undefined : workingSetBytes(usage, stat ?? { inactiveFileBytes: 0 });
     },
@@ -92,9 +91,8 @@ async function quotaIn(directory: string, version: 1 | 2): Promise<CpuQuota | un
 }
 
 function limitIn(directory: string, version: 1 | 2): Promise<number | undefined> {
-  return version === 2
-    ? parsed(join(directory, 'memory.max'), parseMemoryMax)
-    : parsed(join(directory, 'memory.limit_in_bytes'), parseMemoryLimitInBytes);
+  const file = version === 2 ? 'memory.max' : 'memory.limit_in_bytes';
+  return parsed(join(directory, file), (text) => parseLimit(file, text));
 }
 
 /** Mount points are as the kernel names them; `/sys` may be seen elsewhere. */
@@ -102,14 +100,7 @@ const underRoot = (path: string, sysRoot: string): string =>
   path.startsWith('/sys/') ? join(sysRoot, path.slice('/sys'.length)) : path;
 
 /** The content of a file; undefined when it is not there. */
-export async function textOf(path: string): Promise<string | undefined> {
-  try {
-    return await readFile(path, 'utf8');
-  } catch (reason) {
-    if (isAbsent(reason)) return undefined;
-    throw reason;
-  }
-}
+export const textOf = (path: string): Promise<string | undefined> => hostFiles.readText(path, MAX_MOUNTINFO_BYTES);
 
 /** The parsed content of a file; undefined when it is not there. */
 export async function parsed<Value>(path: string, parse: (text: string) => Value): Promise<Value | undefined> {

@@ -49,4 +49,4 @@ export function isAbsent(reason: unknown): boolean {
   return typeof reason.code === 'string' && ABSENT.has(reason.code);
 }
 
-const ABSENT: ReadonlySet<string> = new Set(['ENOENT', 'ENOTDIR', 'EACCES', 'EPERM', 'ENODEV', 'EOPNOTSUPP']);
+const ABSENT: ReadonlySet<string> = new Set(['ENOENT', 'ENOTDIR', 'ESRCH', 'EACCES', 'EPERM', 'ENODEV', 'EOPNOTSUPP']);

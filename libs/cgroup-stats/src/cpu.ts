@@ -1,4 +1,4 @@
-import { linesOf, parseKeyed, parseSingle, parseWhole } from './lines.js';
+import { linesOf, parseKeyed, parseSingle, parseWhole, type KeyedFile } from './lines.js';
 import { MalformedCgroupFileError } from './malformed.js';
 
 /** A bandwidth limit: so much CPU time in each period. Both above 0. */
@@ -12,6 +12,18 @@ export interface CpuStat {
   readonly usageNsec: bigint;
   readonly userNsec?: bigint;
   readonly systemNsec?: bigint;
+  /** Absent where the CPU controller is not enabled for the group. */
+  readonly throttling?: CpuThrottling;
+}
+
+/** How often the quota of a group was used up, since the group was created. */
+export interface CpuThrottling {
+  /** Periods in which the group wanted to run. */
+  readonly periods: bigint;
+  /** Those in which it had to wait for the next one. */
+  readonly throttledPeriods: bigint;
+  /** For how long it had to, nanoseconds; each of its CPUs counts. */
+  readonly throttledNsec: bigint;
 }
 
 /**
@@ -21,7 +33,7 @@ export interface CpuStat {
  * @see Linux kernel, Documentation/admin-guide/cgroup-v2.rst, "CPU Interface Files"
  */
 export function parseCpuMax(text: string): CpuQuota | undefined {
-  const fields = parseSingle('cpu.max', text).split(/\s+/);
+  const fields = parseSingle('cpu.max', text).split(/\s+/, 3);
   const [quota = '', period = String(DEFAULT_PERIOD_USEC)] = fields;
   if (fields.length > 2) throw new MalformedCgroupFileError('cpu.max', 1, 'more than two fields');
   const periodUsec = positive('cpu.max', period);
@@ -53,19 +65,44 @@ function positive(file: string, text: string): number {
  * Parses cgroup v2 `cpu.stat`; its microseconds become nanoseconds.
  * @param text - `key value` lines in any order; unknown keys are skipped, as newer kernels add some.
  * @throws {@link MalformedCgroupFileError} when `usage_usec` is missing or a value is not a whole number.
+ * @see Linux kernel, Documentation/admin-guide/cgroup-v2.rst, "CPU Interface Files"
  */
 export function parseCpuStat(text: string): CpuStat {
-  const keyed = parseKeyed('cpu.stat', text);
+  const keyed = parseKeyed('cpu.stat', text, ['usage_usec', 'user_usec', 'system_usec', ...THROTTLING, 'throttled_usec']);
   const user = keyed.whole('user_usec');
   const system = keyed.whole('system_usec');
+  const throttled = keyed.whole('throttled_usec');
+  const throttling = toThrottling(keyed, throttled === undefined ? undefined : throttled * NSEC_PER_USEC);
   return {
     usageNsec: keyed.needed('usage_usec') * NSEC_PER_USEC,
     ...(user === undefined ? {} : { userNsec: user * NSEC_PER_USEC }),
     ...(system === undefined ? {} : { systemNsec: system * NSEC_PER_USEC }),
+    ...(throttling === undefined ? {} : { throttling }),
   };
 }
 
 const NSEC_PER_USEC = 1_000n;
+
+/**
+ * Parses `cpu.stat` of cgroup v1, which is about throttling only; `throttled_time` is in nanoseconds there.
+ * @returns Undefined when the kernel has no bandwidth control.
+ * @throws {@link MalformedCgroupFileError}
+ * @see Linux kernel, Documentation/scheduler/sched-bwc.rst, "Statistics"
+ */
+export function parseCpuThrottling(text: string): CpuThrottling | undefined {
+  const keyed = parseKeyed('cpu.stat', text, [...THROTTLING, 'throttled_time']);
+  return toThrottling(keyed, keyed.whole('throttled_time'));
+}
+
+const THROTTLING = ['nr_periods', 'nr_throttled'];
+
+/** A file that was cut off in the middle of the three says nothing about them. */
+function toThrottling(keyed: KeyedFile, throttledNsec: bigint | undefined): CpuThrottling | undefined {
+  const periods = keyed.whole('nr_periods');
+  const throttledPeriods = keyed.whole('nr_throttled');
+  if (periods === undefined || throttledPeriods === undefined || throttledNsec === undefined) return undefined;
+  return { periods, throttledPeriods, throttledNsec };
+}
 
 /** Parses cgroup v1 `cpuacct.usage`: nanoseconds of CPU time. @throws {@link MalformedCgroupFileError} */
 export function parseCpuacctUsage(text: string): CpuStat {
@@ -77,35 +114,27 @@ export function parseCpuacctUsage(text: string): CpuStat {
  * @throws {@link MalformedCgroupFileError} when the line is missing or does not read as a list.
  */
 export function parseCpusAllowed(text: string): number {
-  const found = linesOf(text).find(({ text: content }) => content.startsWith(CPUS_ALLOWED));
-  if (found === undefined) throw new MalformedCgroupFileError(STATUS, 0, 'Cpus_allowed_list is missing');
+  for (const { line, text: content } of linesOf(text)) {
+    if (content.startsWith(CPUS_ALLOWED)) return countCpus(line, content.slice(CPUS_ALLOWED.length).trim());
+  }
+  throw new MalformedCgroupFileError(STATUS, 0, 'Cpus_allowed_list is missing');
+}
+
+/** One range at a time, as hostile text may have very many. */
+function countCpus(line: number, list: string): number {
   let count = 0;
-  for (const range of found.text.slice(CPUS_ALLOWED.length).trim().split(',')) {
+  for (let start = 0; start <= list.length;) {
+    const comma = list.indexOf(',', start);
+    const end = comma < 0 ? list.length : comma;
+    const range = list.slice(start, end);
     const [first = '', last = first] = range.split('-', 2);
-    const cpus = Number(parseWhole(STATUS, found.line, last)) - Number(parseWhole(STATUS, found.line, first)) + 1;
-    if (cpus < 1) throw new MalformedCgroupFileError(STATUS, found.line, `${JSON.stringify(range)} is no range`);
+    const cpus = Number(parseWhole(STATUS, line, last)) - Number(parseWhole(STATUS, line, first)) + 1;
+    if (cpus < 1) throw new MalformedCgroupFileError(STATUS, line, `${JSON.stringify(range)} is no range`);
     count += cpus;
+    start = end + 1;
   }
   return count;
 }
 
 const STATUS = '/proc/<pid>/status';
 const CPUS_ALLOWED = 'Cpus_allowed_list:';
-
-/** A reading of a CPU counter. */
-export interface CpuSample {
-  readonly usageNsec: bigint;
-  /** When it was read, monotonic milliseconds. */
-  readonly atMs: number;
-}
-
-/**
- * Average use between two readings, in thousandths of a CPU, rounded.
- * @returns Undefined when no time has passed, or the counter has gone back because it began anew.
- */
-export function cpuMillisBetween(earlier: CpuSample, later: CpuSample): number | undefined {
-  const elapsedMs = later.atMs - earlier.atMs;
-  const usedNsec = later.usageNsec - earlier.usageNsec;
-  if (elapsedMs <= 0 || usedNsec < 0n) return undefined;
-  return Math.round(Number(usedNsec) / 1_000 / elapsedMs);
-}

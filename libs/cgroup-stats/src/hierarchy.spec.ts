@@ -1,4 +1,12 @@
-import { MalformedCgroupFileError, detectCgroupLayout, locateCgroup, parseCgroupMounts, parseProcCgroup } from './index.js';
+import {
+  MalformedCgroupFileError,
+  detectCgroupLayout,
+  groupDirectory,
+  locateCgroup,
+  parseCgroupMounts,
+  parseProcCgroup,
+  pathInHierarchy,
+} from './index.js';
 
 const V1 = `31 23 0:28 / /sys/fs/cgroup rw,relatime - tmpfs tmpfs rw,mode=755
 32 31 0:29 / /sys/fs/cgroup/cpu,cpuacct rw,relatime shared:9 - cgroup cgroup rw,cpu,cpuacct
@@ -90,4 +98,71 @@ describe('locateCgroup', () => {
   it('finds nothing where nothing is mounted', () => {
     expect(locate('', '0::/\n', 'cpu')).toBeUndefined();
   });
+});
+
+describe('groupDirectory', () => {
+  const find = (mountinfo: string, cgroup: string, controller: string | undefined) => {
+    const memberships = parseProcCgroup(cgroup);
+    return groupDirectory(parseCgroupMounts(mountinfo), controller, (mount) => pathInHierarchy(memberships, mount));
+  };
+  /** The same hierarchy twice: a part of it, and the whole. */
+  const TWICE = `35 31 0:32 /docker/abc /run/part ro - cgroup cgroup rw,memory
+36 31 0:32 / /sys/fs/cgroup/memory ro - cgroup cgroup rw,memory
+`;
+
+  it.each([
+    { name: 'v2', found: find(V2, '0::/a/b\n', 'memory'), version: 2, directory: '/sys/fs/cgroup/a/b' },
+    {
+      name: 'v1 before v2',
+      found: find(V1 + UNIFIED, '2:cpu,cpuacct:/a\n0::/u\n', 'cpuacct'),
+      version: 1,
+      directory: '/sys/fs/cgroup/cpu,cpuacct/a',
+    },
+    {
+      name: 'v2 beside v1, when it is asked for',
+      found: find(V1 + UNIFIED, '2:cpu,cpuacct:/a\n0::/u\n', undefined),
+      version: 2,
+      directory: '/sys/fs/cgroup/unified/u',
+    },
+    {
+      name: 'v2 for what v1 does not have',
+      found: find(V1 + UNIFIED, '2:cpu,cpuacct:/a\n0::/u\n', 'blkio'),
+      version: 2,
+      directory: '/sys/fs/cgroup/unified/u',
+    },
+    {
+      name: 'a mount of a part of the hierarchy, when it holds the group',
+      found: find(TWICE, '4:memory:/docker/abc/x\n', 'memory'),
+      version: 1,
+      directory: '/run/part/x',
+    },
+    {
+      name: 'another mount, when the first one does not hold the group',
+      found: find(TWICE, '4:memory:/other\n', 'memory'),
+      version: 1,
+      directory: '/sys/fs/cgroup/memory/other',
+    },
+    {
+      name: 'a part that is the group itself',
+      found: find(V1, '4:memory:/docker/abc\n', 'memory'),
+      version: 1,
+      directory: '/sys/fs/cgroup/memory',
+    },
+    {
+      name: 'a hierarchy mounted at the top',
+      found: find('30 23 0:26 / / rw - cgroup2 cgroup2 rw\n', '0::/a\n', 'cpu'),
+      version: 2,
+      directory: '/a',
+    },
+  ])('finds $name', ({ found, version, directory }) => expect(found).toEqual({ version, directory }));
+
+  it.each([
+    { name: 'the group of everything', found: find(V2, '0::/\n', 'memory') },
+    { name: 'a group that is not mounted', found: find(V1, '4:memory:/other\n', 'memory') },
+    { name: 'a group out of the namespace', found: find(V2, '0::/../x\n', 'memory') },
+    { name: 'a way back to the top', found: find(V2, '0::/a/../../x\n', 'memory') },
+    { name: 'a process in no such hierarchy', found: find(V1, '2:cpu,cpuacct:/a\n', 'memory') },
+    { name: 'v2 where there is none', found: find(V1, '4:memory:/docker/abc/x\n0::/x\n', undefined) },
+    { name: 'anything where nothing is mounted', found: find('', '0::/a\n', 'memory') },
+  ])('does not find $name', ({ found }) => expect(found).toBeUndefined());
 });

@@ -1,18 +1,32 @@
+export { toSample } from './to-sample.js';
+export type { SampleResult } from './to-sample.js';
+export { groupFiles } from './group-files.js';
+export type { GroupPart, GroupTexts, SampleTexts } from './group-files.js';
+export type { ContainerSample, CpuUse, MemoryUse, PidsUse, PressureUse } from './sample.js';
+export { cpuMillisBetween, ratesBetween } from './rates.js';
+export type { ContainerRates, CpuSample } from './rates.js';
 export { effectiveCapacity, pressureConditions, quotaToMillis } from './capacity.js';
 export type { Capacity, MachineLimits, PressureConditions, PressureInput } from './capacity.js';
-export { cpuMillisBetween, parseCfsQuota, parseCpuMax, parseCpuStat, parseCpuacctUsage, parseCpusAllowed } from './cpu.js';
-export type { CpuQuota, CpuSample, CpuStat } from './cpu.js';
-export {
-  parseMeminfo,
-  parseMemoryLimitInBytes,
-  parseMemoryMax,
-  parseMemoryStat,
-  parseMemoryUsage,
-  workingSetBytes,
-} from './memory.js';
+export { parseCfsQuota, parseCpuMax, parseCpuStat, parseCpuThrottling, parseCpuacctUsage, parseCpusAllowed } from './cpu.js';
+export type { CpuQuota, CpuStat, CpuThrottling } from './cpu.js';
+export { parseMeminfo, parseMemoryStat, workingSetBytes } from './memory.js';
 export type { Meminfo, MemoryStat } from './memory.js';
+export { parseAmount, parseCounter, parseLimit } from './amounts.js';
+export { parseIoStat, parseThrottleIo } from './io.js';
+export type { IoUse, ReadWrite } from './io.js';
+export { parseNetDev } from './network.js';
+export type { NetworkUse } from './network.js';
+export { parsePressure } from './pressure.js';
+export type { Pressure, Stall } from './pressure.js';
 export { parseLoadavg, parseProcStat } from './proc-stat.js';
 export type { LoadAverage, ProcStat } from './proc-stat.js';
-export { detectCgroupLayout, locateCgroup, parseCgroupMounts, parseProcCgroup } from './hierarchy.js';
-export type { CgroupLayout, CgroupLocation, CgroupMembership, CgroupMount } from './hierarchy.js';
+export {
+  detectCgroupLayout,
+  groupDirectory,
+  locateCgroup,
+  parseCgroupMounts,
+  parseProcCgroup,
+  pathInHierarchy,
+} from './hierarchy.js';
+export type { CgroupLayout, CgroupLocation, CgroupMembership, CgroupMount, GroupDirectory } from './hierarchy.js';
 export { MalformedCgroupFileError } from './malformed.js';

@@ -1,25 +1,46 @@
 import { MalformedCgroupFileError } from './malformed.js';
 
-/** The lines of a file with their numbers, counted from 1; empty ones are left out. */
-export function linesOf(text: string): readonly { readonly line: number; readonly text: string }[] {
-  return text.split('\n').flatMap((content, index) => (content.trim() === '' ? [] : [{ line: index + 1, text: content.trim() }]));
+/** A line without the blanks around it. */
+export interface Line {
+  /** Counted from 1. */
+  readonly line: number;
+  readonly text: string;
 }
 
-/** Reads `key value` lines; the values stay text until {@link KeyedFile.whole} asks for one. */
-export function parseKeyed(file: string, text: string, separator: RegExp = /\s+/): KeyedFile {
-  const values = new Map<string, { line: number; value: string }>();
+/** The lines of a file, one at a time; empty ones are left out. Holds one line, whatever the size of the file. */
+export function* linesOf(text: string): Generator<Line> {
+  for (let line = 1, start = 0; start < text.length; line += 1) {
+    const newline = text.indexOf('\n', start);
+    const end = newline < 0 ? text.length : newline;
+    const content = text.slice(start, end).trim();
+    if (content !== '') yield { line, text: content };
+    start = end + 1;
+  }
+}
+
+/** The fields of a line, one at a time. Holds one field, however many there are. */
+export function* fieldsOf(line: string): Generator<string> {
+  const field = /\S+/g;
+  for (let found = field.exec(line); found !== null; found = field.exec(line)) yield found[0];
+}
+
+/**
+ * Reads `key value` lines. Every line must have a value; only those of `wanted` are kept, the first of each key, so that a file
+ * of any length takes no room.
+ */
+export function parseKeyed(file: string, text: string, wanted: readonly string[], separator: RegExp = /\s+/): KeyedFile {
+  const keys = new Set(wanted);
+  const values = new Map<string, bigint>();
   for (const { line, text: content } of linesOf(text)) {
-    const [key = '', value] = content.split(separator, 2);
-    if (value === undefined) throw new MalformedCgroupFileError(file, line, 'a line without a value');
-    if (!values.has(key)) values.set(key, { line, value: value.trim() });
+    const end = content.search(separator);
+    if (end < 0) throw new MalformedCgroupFileError(file, line, 'a line without a value');
+    const key = content.slice(0, end);
+    if (keys.has(key) && !values.has(key)) values.set(key, parseWhole(file, line, content.split(separator, 2)[1]?.trim() ?? ''));
   }
   return {
-    whole(key) {
-      const found = values.get(key);
-      return found === undefined ? undefined : parseWhole(file, found.line, found.value);
-    },
+    whole: (key) => values.get(key),
     needed(key) {
-      const value = this.whole(key);
+      const value = values.get(key);
       if (value === undefined) throw new MalformedCgroupFileError(file, 0, `${key} is missing`);
       return value;
     },
@@ -36,10 +57,12 @@ export interface KeyedFile {
 
 /** The single value of a file that has one line. */
 export function parseSingle(file: string, text: string): string {
-  const [first, second] = linesOf(text);
-  if (first === undefined) throw new MalformedCgroupFileError(file, 0, 'the file is empty');
-  if (second !== undefined) throw new MalformedCgroupFileError(file, second.line, 'more than one line');
-  return first.text;
+  const lines = linesOf(text);
+  const first = lines.next();
+  if (first.done === true) throw new MalformedCgroupFileError(file, 0, 'the file is empty');
+  const second = lines.next();
+  if (second.done !== true) throw new MalformedCgroupFileError(file, second.value.line, 'more than one line');
+  return first.value.text;
 }
 
 /** The kernel's counters have 64 bits: 20 digits. */

@@ -9,6 +9,6 @@ export class MalformedCgroupFileError extends CloudlessError {
     readonly line: number,
     readonly problem: string,
   ) {
-    super('internal', `${file}:${line}: ${problem}`);
+    super('invalid', `${file}:${line}: ${problem}`);
   }
 }

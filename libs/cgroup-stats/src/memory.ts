@@ -1,4 +1,4 @@
-import { parseKeyed, parseSingle, parseWhole } from './lines.js';
+import { parseKeyed } from './lines.js';
 
 /** What `/proc/meminfo` says, bytes. */
 export interface Meminfo {
@@ -16,7 +16,7 @@ export interface Meminfo {
  * @see Linux kernel, Documentation/filesystems/proc.rst, "meminfo"
  */
 export function parseMeminfo(text: string): Meminfo {
-  const keyed = parseKeyed('/proc/meminfo', text.replaceAll(/ kB$/gm, ''), /:\s*/);
+  const keyed = parseKeyed('/proc/meminfo', text.replaceAll(/ kB$/gm, ''), MEMINFO_KEYS, /:\s*/);
   const bytes = (key: string): number | undefined => {
     const kibibytes = keyed.whole(key);
     return kibibytes === undefined ? undefined : Number(kibibytes * 1_024n);
@@ -33,47 +33,52 @@ export function parseMeminfo(text: string): Meminfo {
   };
 }
 
-/** Parses cgroup v2 `memory.max`, bytes. @returns Undefined for `max`. @throws {@link MalformedCgroupFileError} */
-export function parseMemoryMax(text: string): number | undefined {
-  const value = parseSingle('memory.max', text);
-  return value === 'max' ? undefined : limit(parseWhole('memory.max', 1, value));
-}
-
-/**
- * Parses cgroup v1 `memory.limit_in_bytes`.
- * @returns Undefined when there is no limit: the kernel then gives the most whole pages that 63 bits hold, which depends on
- *   the page size; no machine has that much, so anything from 2^62 on counts as none.
- * @throws {@link MalformedCgroupFileError}
- */
-export function parseMemoryLimitInBytes(text: string): number | undefined {
-  return limit(parseWhole('memory.limit_in_bytes', 1, parseSingle('memory.limit_in_bytes', text)));
-}
-
-const limit = (bytes: bigint): number | undefined => (bytes >= UNLIMITED_FROM ? undefined : Number(bytes));
-
-const UNLIMITED_FROM = 1n << 62n;
-
-/** Parses `memory.current` (v2) or `memory.usage_in_bytes` (v1): bytes, page cache included. @throws {@link MalformedCgroupFileError} */
-export function parseMemoryUsage(text: string): number {
-  return Number(parseWhole('memory usage', 1, parseSingle('memory usage', text)));
-}
+const MEMINFO_KEYS = ['MemTotal', 'MemFree', 'MemAvailable', 'Buffers', 'Cached', 'SwapTotal', 'SwapFree'];
 
 /** What `memory.stat` says of a group and all below it, bytes. */
 export interface MemoryStat {
   /** Page cache that the kernel drops first when memory is short. */
   readonly inactiveFileBytes: number;
+  /** Page cache with tmpfs and shared memory: v2 `file`, v1 `cache`. */
+  readonly fileBytes?: number;
+  /** Memory that no file stands behind: v2 `anon`, v1 `rss`. */
+  readonly anonBytes?: number;
+  /** Swapped out. v1 only, and only where swap is accounted; v2 has a file of its own. */
+  readonly swapBytes?: number;
 }
 
 /**
- * Parses `memory.stat`. In v1 the plain keys are about the group alone, so `total_inactive_file` comes before `inactive_file`.
- * @throws {@link MalformedCgroupFileError} when neither is there or its value is not a whole number.
+ * Parses `memory.stat`. In v1 the plain keys are about the group alone, so `total_inactive_file` comes before `inactive_file`, and
+ * so on.
+ * @throws {@link MalformedCgroupFileError} when neither is there or a value is not a whole number.
+ * @see Linux kernel, Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/memory.rst
  */
 export function parseMemoryStat(text: string): MemoryStat {
-  const keyed = parseKeyed('memory.stat', text);
-  return { inactiveFileBytes: Number(keyed.whole('total_inactive_file') ?? keyed.needed('inactive_file')) };
+  const keyed = parseKeyed('memory.stat', text, STAT_KEYS);
+  const first = (...keys: readonly string[]): number | undefined => {
+    for (const key of keys) {
+      const value = keyed.whole(key);
+      if (value !== undefined) return Number(value);
+    }
+    return undefined;
+  };
+  const [fileBytes, anonBytes] = [first('total_cache', 'cache', 'file'), first('total_rss', 'rss', 'anon')];
+  const swapBytes = first('total_swap', 'swap');
+  return {
+    inactiveFileBytes: first('total_inactive_file') ?? Number(keyed.needed('inactive_file')),
+    ...(fileBytes === undefined ? {} : { fileBytes }),
+    ...(anonBytes === undefined ? {} : { anonBytes }),
+    ...(swapBytes === undefined ? {} : { swapBytes }),
+  };
 }
 
-/** Memory in use that cannot simply be dropped, as other orchestrators count it; never below 0. */
-export function workingSetBytes(usageBytes: number, stat: MemoryStat): number {
+const TOTALS = ['inactive_file', 'cache', 'rss', 'swap'];
+const STAT_KEYS = [...TOTALS, ...TOTALS.map((key) => `total_${key}`), 'file', 'anon'];
+
+/**
+ * Memory in use that cannot simply be dropped: usage without inactive page cache, as the kubelet and cAdvisor count it; never
+ * below 0.
+ */
+export function workingSetBytes(usageBytes: number, stat: Pick<MemoryStat, 'inactiveFileBytes'>): number {
   return Math.max(0, usageBytes - stat.inactiveFileBytes);
 }

@@ -29,7 +29,7 @@ export function parseProcStat(text: string): ProcStat {
   const fields = text
     .slice(close + 1)
     .trim()
-    .split(/\s+/);
+    .split(/\s+/, 22); // up to field 24
   const whole = (field: number): bigint => {
     const value = fields[field - 3];
     if (value === undefined) throw new MalformedCgroupFileError(FILE, 1, `field ${field} is missing`);
@@ -60,10 +60,10 @@ export interface LoadAverage {
 
 /** Parses `/proc/loadavg`. @throws {@link MalformedCgroupFileError} */
 export function parseLoadavg(text: string): LoadAverage {
-  const fields = parseSingle('/proc/loadavg', text).split(/\s+/);
-  const [oneMinute = NaN, fiveMinutes = NaN, fifteenMinutes = NaN] = fields
-    .slice(0, 3)
-    .map((field) => (/^\d{1,9}\.\d{1,9}$/.test(field) ? Number(field) : NaN));
+  const fields = parseSingle('/proc/loadavg', text).split(/\s+/, 3);
+  const [oneMinute = NaN, fiveMinutes = NaN, fifteenMinutes = NaN] = fields.map((field) =>
+    /^\d{1,9}\.\d{1,9}$/.test(field) ? Number(field) : NaN,
+  );
   if (Number.isNaN(oneMinute + fiveMinutes + fifteenMinutes)) {
     throw new MalformedCgroupFileError('/proc/loadavg', 1, 'it does not begin with three decimal numbers');
   }

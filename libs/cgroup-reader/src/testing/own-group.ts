@@ -1,0 +1,78 @@
+import { mkdirSync, readFileSync, rmdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { errorMessageOf } from '@cloudless/base';
+import { parseCgroupMounts, type CgroupMount } from '@cloudless/cgroup-stats';
+
+/** Groups of a test's own on this machine, one in each hierarchy, at the same path. */
+export interface OwnGroup {
+  readonly path: string;
+  /** Moves a process into it. */
+  add(pid: number): void;
+  /** All processes in it must have ended. */
+  remove(): void;
+}
+
+/** What a test asks of its group. */
+export interface OwnLimits {
+  readonly cpuMillis: number;
+  readonly memoryBytes: number;
+  readonly pids: number;
+}
+
+/** @returns The reason, where this machine or user does not allow it. */
+export function makeOwnGroup(name: string, limits: OwnLimits): OwnGroup | string {
+  if (process.getuid?.() !== 0) return 'needs root';
+  const directories: string[] = [];
+  const limited = new Set<string>();
+  const remove = (): void => directories.splice(0).forEach((directory) => rmdirSync(directory));
+  try {
+    for (const mount of parseCgroupMounts(readFileSync('/proc/self/mountinfo', 'utf8')).filter(isUsed)) {
+      const directory = join(mount.mountPoint, name);
+      mkdirSync(directory);
+      directories.push(directory);
+      for (const [controller, file, value] of limitFiles(mount, limits)) {
+        writeFileSync(join(directory, file), value, { flag: 'r+' });
+        limited.add(controller);
+      }
+    }
+  } catch (reason) {
+    remove();
+    return `needs cgroups that may be written: ${errorMessageOf(reason)}`;
+  }
+  const missing = ['cpu', 'memory', 'pids'].filter((controller) => !limited.has(controller));
+  if (missing.length > 0) {
+    remove();
+    return `needs the cgroup controllers ${missing.join(', ')} below the top`;
+  }
+  const add = (pid: number): void => directories.forEach((directory) => writeFileSync(join(directory, 'cgroup.procs'), `${pid}`));
+  return { path: `/${name}`, add, remove };
+}
+
+const CONTROLLERS = ['cpu', 'cpuacct', 'memory', 'blkio', 'pids'];
+
+const isUsed = ({ version, root, controllers }: CgroupMount): boolean =>
+  root === '/' && (version === 2 || controllers.some((controller) => CONTROLLERS.includes(controller)));
+
+const PERIOD_USEC = 100_000;
+
+/** Controller, file and value. Of v2 only the controllers that are enabled below the top: beside v1 there are none. */
+function limitFiles({ version, mountPoint, controllers }: CgroupMount, limits: OwnLimits): readonly LimitFile[] {
+  const enabled =
+    version === 1 ? controllers : readFileSync(join(mountPoint, 'cgroup.subtree_control'), 'utf8').trim().split(' ');
+  const quotaUsec = (limits.cpuMillis * PERIOD_USEC) / 1_000;
+  const files: readonly LimitFile[] =
+    version === 1
+      ? [
+          ['cpu', 'cpu.cfs_quota_us', `${quotaUsec}`],
+          ['memory', 'memory.limit_in_bytes', `${limits.memoryBytes}`],
+          ['pids', 'pids.max', `${limits.pids}`],
+        ]
+      : [
+          ['cpu', 'cpu.max', `${quotaUsec} ${PERIOD_USEC}`],
+          ['memory', 'memory.max', `${limits.memoryBytes}`],
+          ['pids', 'pids.max', `${limits.pids}`],
+        ];
+  return files.filter(([controller]) => enabled.includes(controller));
+}
+
+type LimitFile = readonly [controller: string, file: string, value: string];

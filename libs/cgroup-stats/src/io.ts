@@ -1,0 +1,87 @@
+import { fieldsOf, linesOf, parseWhole } from './lines.js';
+import { MalformedCgroupFileError } from './malformed.js';
+
+/**
+ * What a group has read from and written to block devices since it was created, all devices together. A device that lies on
+ * another one (device mapper, loop) counts beside it, as the kernel counts each.
+ */
+export interface IoUse {
+  readonly readBytes: bigint;
+  readonly writeBytes: bigint;
+  readonly readOperations: bigint;
+  readonly writeOperations: bigint;
+}
+
+/**
+ * Parses cgroup v2 `io.stat`. Empty: nothing has been read or written. Unknown keys are skipped, as controllers add some.
+ *
+ * Kernels 5.13 to 5.17 do not end the line of a device without counters, so that several stand on one; and any kernel may end with
+ * one that is still being set up. A device that the kernel calls `(unknown)` lies hidden beneath another one: it is left out.
+ * @throws {@link MalformedCgroupFileError}
+ * @see Linux kernel, Documentation/admin-guide/cgroup-v2.rst, "IO Interface Files"
+ */
+export function parseIoStat(text: string): IoUse {
+  const sums = { rbytes: 0n, wbytes: 0n, rios: 0n, wios: 0n };
+  for (const { line, text: content } of linesOf(text)) {
+    let device: string | undefined;
+    for (const field of fieldsOf(content)) {
+      const equals = field.indexOf('=');
+      if (equals < 0) {
+        if (!isDevice(field)) throw noDevice('io.stat', line, field);
+        device = field;
+        continue;
+      }
+      if (device === undefined) throw noDevice('io.stat', line, field);
+      const key = field.slice(0, equals);
+      if (isSummed(key)) {
+        const value = parseWhole('io.stat', line, field.slice(equals + 1));
+        if (device !== UNKNOWN) sums[key] += value;
+      }
+    }
+  }
+  return { readBytes: sums.rbytes, writeBytes: sums.wbytes, readOperations: sums.rios, writeOperations: sums.wios };
+}
+
+const isSummed = (key: string): key is 'rbytes' | 'wbytes' | 'rios' | 'wios' =>
+  key === 'rbytes' || key === 'wbytes' || key === 'rios' || key === 'wios';
+
+/** What one of the two files of cgroup v1 says: bytes or operations. */
+export interface ReadWrite {
+  readonly read: bigint;
+  readonly write: bigint;
+}
+
+/**
+ * Parses cgroup v1 `blkio.throttle.io_service_bytes` and `blkio.throttle.io_serviced`, also their `_recursive` forms.
+ * @param file - Its name, for the message of an error.
+ * @returns Undefined when no device is named: nothing was counted. Newer kernels (seen on 6.18) count a device only once a limit has
+ *   been set for it, so that this does not mean 0.
+ * @throws {@link MalformedCgroupFileError}
+ * @see Linux kernel, Documentation/admin-guide/cgroup-v1/blkio-controller.rst
+ */
+export function parseThrottleIo(file: string, text: string): ReadWrite | undefined {
+  const sums = { read: 0n, write: 0n };
+  let devices = 0;
+  for (const { line, text: content } of linesOf(text)) {
+    const [device = '', operation = '', value] = content.split(/\s+/, 3);
+    if (device === 'Total') {
+      parseWhole(file, line, operation);
+      continue;
+    }
+    if (!isDevice(device)) throw noDevice(file, line, device);
+    if (value === undefined) throw new MalformedCgroupFileError(file, line, 'a line without a value');
+    const amount = parseWhole(file, line, value);
+    if (device === UNKNOWN) continue;
+    devices += 1;
+    if (operation === 'Read') sums.read += amount;
+    if (operation === 'Write') sums.write += amount;
+  }
+  return devices === 0 ? undefined : sums;
+}
+
+const UNKNOWN = '(unknown)';
+
+const isDevice = (field: string): boolean => /^\d{1,10}:\d{1,10}$/.test(field) || field === UNKNOWN;
+
+const noDevice = (file: string, line: number, field: string): MalformedCgroupFileError =>
+  new MalformedCgroupFileError(file, line, `${JSON.stringify(field.slice(0, 40))} is not a device, as in 8:0`);

@@ -1,0 +1,110 @@
+import type { ContainerSample } from './sample.js';
+
+/** A reading of a CPU counter. */
+export interface CpuSample {
+  readonly usageNsec: bigint;
+  /** When it was read, monotonic milliseconds. */
+  readonly atMs: number;
+}
+
+/**
+ * Average use between two readings, in thousandths of a CPU, rounded.
+ * @returns Undefined when no time has passed, or the counter has gone back because it began anew.
+ */
+export function cpuMillisBetween(earlier: CpuSample, later: CpuSample): number | undefined {
+  const elapsedMs = later.atMs - earlier.atMs;
+  const usedNsec = later.usageNsec - earlier.usageNsec;
+  if (!(elapsedMs > 0) || usedNsec < 0n) return undefined;
+  return Math.round(Number(usedNsec) / 1_000 / elapsedMs);
+}
+
+/** Averages between two samples. What cannot be told is absent. */
+export interface ContainerRates {
+  /** Thousandths of a CPU, rounded. */
+  readonly cpuMillis?: number;
+  readonly cpuUserMillis?: number;
+  readonly cpuSystemMillis?: number;
+  /** Share of the periods in which the quota was used up, 0 to 1. Absent when the group did not want to run in any. */
+  readonly throttledPeriodsRatio?: number;
+  readonly readBytesPerSecond?: number;
+  readonly writeBytesPerSecond?: number;
+  readonly readOperationsPerSecond?: number;
+  readonly writeOperationsPerSecond?: number;
+  readonly receivedBytesPerSecond?: number;
+  readonly receivedPacketsPerSecond?: number;
+  readonly sentBytesPerSecond?: number;
+  readonly sentPacketsPerSecond?: number;
+}
+
+/**
+ * What a container used between two samples.
+ * @returns Nothing at all when the samples are of two sources, when no time or a negative one has passed, or when the CPU counter
+ *   has gone back: the container has begun anew. When another counter has gone back (a device or an interface is gone), no rate of
+ *   its part.
+ */
+export function ratesBetween(before: ContainerSample, after: ContainerSample): ContainerRates {
+  const elapsedMs = after.atMs - before.atMs;
+  if (before.source !== after.source || !(elapsedMs > 0)) return {};
+  const cpu = deltas(before.cpu, after.cpu, ['usageNsec', 'userNsec', 'systemNsec']);
+  if (cpu === 'wentBack') return {};
+  const periods = deltas(before.cpu?.throttling, after.cpu?.throttling, ['periods', 'throttledPeriods']);
+  const io = deltas(before.io, after.io, ['readBytes', 'writeBytes', 'readOperations', 'writeOperations']);
+  const network = deltas(before.network, after.network, ['receivedBytes', 'receivedPackets', 'sentBytes', 'sentPackets']);
+  const millis = (nsec: bigint): number => Math.round(Number(nsec) / 1_000 / elapsedMs);
+  const perSecond = (count: bigint): number => (Number(count) * 1_000) / elapsedMs;
+  return {
+    ...named(cpu, { usageNsec: 'cpuMillis', userNsec: 'cpuUserMillis', systemNsec: 'cpuSystemMillis' }, millis),
+    ...throttledRatio(periods),
+    ...named(io, PER_SECOND, perSecond),
+    ...named(network, PER_SECOND, perSecond),
+  };
+}
+
+const PER_SECOND = {
+  readBytes: 'readBytesPerSecond',
+  writeBytes: 'writeBytesPerSecond',
+  readOperations: 'readOperationsPerSecond',
+  writeOperations: 'writeOperationsPerSecond',
+  receivedBytes: 'receivedBytesPerSecond',
+  receivedPackets: 'receivedPacketsPerSecond',
+  sentBytes: 'sentBytesPerSecond',
+  sentPackets: 'sentPacketsPerSecond',
+} as const satisfies Readonly<Record<string, keyof ContainerRates>>;
+
+type Deltas<Key extends string> = Readonly<Partial<Record<Key, bigint>>> | 'wentBack';
+
+/** By how much the counters of a part have grown; those that one of the two does not have are absent. */
+function deltas<Key extends string>(
+  before: { readonly [K in Key]?: bigint } | undefined,
+  after: { readonly [K in Key]?: bigint } | undefined,
+  keys: readonly Key[],
+): Deltas<Key> {
+  const grown: Partial<Record<Key, bigint>> = {};
+  for (const key of keys) {
+    const [from, to] = [before?.[key], after?.[key]];
+    if (from === undefined || to === undefined) continue;
+    if (to < from) return 'wentBack';
+    grown[key] = to - from;
+  }
+  return grown;
+}
+
+function named<Key extends string>(
+  grown: Deltas<Key>,
+  names: Readonly<Record<Key, keyof ContainerRates>>,
+  toRate: (delta: bigint) => number,
+): ContainerRates {
+  if (grown === 'wentBack') return {};
+  const rates: Partial<Record<keyof ContainerRates, number>> = {};
+  for (const key of Object.keys(grown) as Key[]) {
+    const delta = grown[key];
+    if (delta !== undefined) rates[names[key]] = toRate(delta);
+  }
+  return rates;
+}
+
+function throttledRatio(grown: Deltas<'periods' | 'throttledPeriods'>): ContainerRates {
+  if (grown === 'wentBack' || grown.periods === undefined || grown.throttledPeriods === undefined) return {};
+  if (grown.periods === 0n) return {};
+  return { throttledPeriodsRatio: Math.min(1, Number(grown.throttledPeriods) / Number(grown.periods)) };
+}

@@ -1,0 +1,58 @@
+import { readFileSync } from 'node:fs';
+import { effectiveCapacity, parseCpuMax, ratesBetween, toSample } from './index.js';
+
+/** What stands between the marks below is the example of the README, word for word. */
+function example(console: { readonly log: (line: unknown) => void }): void {
+  // README begin
+  // What a group may use of a machine: a quota of 2.5 CPUs, and no limit of memory.
+  const GIB = 2 ** 30;
+  const quota = parseCpuMax('250000 100000\n');
+  const { cpuMillis, memoryIsLimited } = effectiveCapacity({ cpuCount: 8, cpuQuota: quota, memoryTotalBytes: 16 * GIB });
+  console.log(`${cpuMillis} m, ${memoryIsLimited}`); // 2500 m, false
+
+  // What a container uses: a group of cgroup v2, read at second 10 and at second 15.
+  const unified = (cpuStat: string) => ({ version: 2, texts: { 'cpu.stat': cpuStat } }) as const;
+  const memory = {
+    version: 2,
+    texts: { 'memory.current': '9000\n', 'memory.max': 'max\n', 'memory.stat': 'inactive_file 2000\n' },
+  } as const;
+  const before = toSample('web', 10_000, { groups: { unified: unified('usage_usec 3000000\n'), memory } });
+  const after = toSample('web', 15_000, { groups: { unified: unified('usage_usec 4000000\n'), memory } });
+  console.log(after.sample.memory?.workingSetBytes); // 7000
+  console.log(after.sample.memory?.limitBytes); // undefined
+  console.log(ratesBetween(before.sample, after.sample).cpuMillis); // 200
+
+  // Its counter has begun anew, and a file is cut off: what cannot be told is absent, and what is wrong is named.
+  const restarted = toSample('web', 20_000, {
+    groups: { unified: unified('usage_usec 5\n'), io: { version: 2, texts: { 'io.stat': '8:0 rbytes=' } } },
+  });
+  console.log(ratesBetween(after.sample, restarted.sample).cpuMillis); // undefined
+  console.log(restarted.problems[0]?.message); // io.stat:1: "" is not a whole number
+  // README end
+}
+
+/** The code between the marks of this file, without their indentation. */
+function codeHere(): string {
+  const source = readFileSync(new URL('readme.spec.ts', import.meta.url), 'utf8');
+  const code = source.split('  // README begin\n')[1]?.split('  // README end\n')[0] ?? '';
+  return code.replace(/^ {2}/gm, '');
+}
+
+describe('the example of the README', () => {
+  const readme = readFileSync(new URL('../README.md', import.meta.url), 'utf8');
+  const block = /```ts\n(?<code>.*?)```/s.exec(readme)?.groups?.['code'] ?? '';
+  const body = block.replace(/^import .*\n/gm, '').trimStart();
+
+  it('is the code of this spec', () => {
+    expect(body).not.toBe('');
+    expect(body).toBe(codeHere());
+  });
+
+  it('prints what its comments say', () => {
+    const printed: string[] = [];
+    example({ log: (line) => void printed.push(String(line)) });
+    const said = [...body.matchAll(/^console\.log\(.*\); \/\/ (?<said>.*)$/gm)].map((match) => match.groups?.['said']);
+    expect(printed).toEqual(said);
+    expect(printed).toHaveLength(6);
+  });
+});

@@ -1,0 +1,3 @@
+export { recorded } from './recorded-group.js';
+export type { RecordedGroup } from './recorded-group.js';
+export { recordedGroups } from './recorded-groups.js';
