@@ -2,6 +2,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import {
+  ReplicaStatus_Phase,
   WatchWorkloadsResponse_Kind,
   createAgentClient,
   createCoordinatorClient,
@@ -193,7 +194,11 @@ export class RealCluster {
       if (status === undefined) return false;
       const { desiredReplicas, readyReplicas, updatedReplicas, totalReplicas, observedGeneration } = status;
       const exact = [readyReplicas, updatedReplicas, totalReplicas].every((count) => count === desiredReplicas);
-      return exact && observedGeneration === generation;
+      // One that has just stopped is shown until its record goes.
+      const gone = status.replicas.filter(
+        ({ phase }) => phase === ReplicaStatus_Phase.STOPPING || phase === ReplicaStatus_Phase.STOPPED,
+      );
+      return exact && gone.length === 0 && observedGeneration === generation;
     });
   }
 

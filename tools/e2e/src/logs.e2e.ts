@@ -1,3 +1,4 @@
+import type { Workload } from '@cloudless/api';
 import { RealCluster, QUICK } from './cluster.js';
 import type { Running } from './processes.js';
 
@@ -53,6 +54,11 @@ class Follower {
   }
 }
 
+/** The replicas that write; one that has just ended may still be shown. */
+function readyIn({ status }: Workload): readonly string[] {
+  return (status?.replicas ?? []).filter(({ ready }) => ready).map(({ id }) => id);
+}
+
 function byContainer(lines: readonly Line[]): ReadonlyMap<string, readonly Line[]> {
   const groups = new Map<string, Line[]>();
   for (const line of lines)
@@ -68,7 +74,7 @@ describe('logs -f of a workload', () => {
     await cluster.client.createWorkload({ name: 'web', spec: { ...QUICK, command: COUNTER, replicas: 3 } });
     const first = await cluster.settled('web');
     const follower = new Follower(cluster.startCtl('logs', '-f', 'web', '-o', 'json'));
-    const ids = first.status!.replicas.map(({ id }) => id);
+    const ids = readyIn(first);
     await follower.showsMore(ids, 20);
 
     const victim = first.status!.replicas.find(({ nodeId }) => nodeId === 'agent-2')!;
@@ -78,22 +84,18 @@ describe('logs -f of a workload', () => {
     await cluster.agent('agent-1').kill('SIGKILL');
     await cluster.startAgent('agent-1', 'zone-a');
     // On a slow machine the agent may have been away for longer than its lease: its replica was replaced then.
-    const third = (await cluster.settled('web')).status!.replicas.map(({ id }) => id);
+    const third = readyIn(await cluster.settled('web'));
     const replaced = ids.filter((id) => !third.includes(id));
     await follower.showsMore(third, 20);
 
     await cluster.coordinatorProcess.kill('SIGKILL');
     await cluster.startCoordinator();
     for (const name of ['agent-1', 'agent-2', 'agent-3']) await cluster.nodeReady(name);
-    const fourth = (await cluster.settled('web')).status!.replicas.map(({ id }) => id);
+    const fourth = readyIn(await cluster.settled('web'));
     await follower.showsMore(fourth, 20);
 
     await cluster.client.updateWorkload({ name: 'web', spec: { env: { VERSION: '2' } } });
-    const second = await cluster.settled('web');
-    await follower.showsMore(
-      second.status!.replicas.map(({ id }) => id),
-      20,
-    );
+    await follower.showsMore(readyIn(await cluster.settled('web')), 20);
     await cluster.client.deleteWorkload({ name: 'web' });
     expect(await follower.program.exited).toBe(0);
     follower.take();
@@ -112,7 +114,7 @@ describe('logs -f of a workload', () => {
   it('with --tail 0 shows only what is new, also after the coordinator came back', async () => {
     const command = ['sh', '-c', 'for n in 1 2 3; do echo old; done; while :; do sleep 0.05; echo tick; done'];
     await cluster.client.createWorkload({ name: 'web', spec: { ...QUICK, command } });
-    const ids = (await cluster.settled('web')).status!.replicas.map(({ id }) => id);
+    const ids = readyIn(await cluster.settled('web'));
     const follower = new Follower(cluster.startCtl('logs', '-f', '--tail', '0', 'web', '-o', 'json'));
     await follower.showsMore(ids, 3);
     await cluster.coordinatorProcess.kill('SIGKILL');
