@@ -1,10 +1,11 @@
 import { equals } from '@bufbuild/protobuf';
 import { timestampMs } from '@bufbuild/protobuf/wkt';
 import { Rollout_Strategy as Strategy, WorkloadSpecSchema } from '@cloudless/api';
-import type { NodeRecord, ReplicaRecord, WorkloadRecord } from '@cloudless/api/store';
+import type { ReplicaRecord, WorkloadRecord } from '@cloudless/api/store';
 import { holdsResources, isLive, type RecordChange } from '@cloudless/cluster-state';
 import type { CheckedView } from '../parts/records.js';
-import type { Evidence } from '../parts/sim-coordinator.js';
+import type { Evidence } from '../parts/evidence.js';
+import { createdBy, replicaChanges } from './commit-changes.js';
 import { ceilingOf, factsOf, formerEnded, msOf, settingsOf, type RolloutFacts } from './rollout-facts.js';
 
 /** What a checker looks at: one commit, after the records show it. */
@@ -17,12 +18,6 @@ export interface Commit {
 
 /** Looks at one commit and says what it breaks. Numbers of invariants are those of the reliability document. */
 export type Checker = (commit: Commit) => readonly string[];
-
-/** A replica before and after a commit. */
-interface ReplicaChange {
-  readonly before: ReplicaRecord | undefined;
-  readonly after: ReplicaRecord | undefined;
-}
 
 /** 7, and the meaning of a replica: it never moves, its phase and its orders only go forward. */
 export const replicasNeverMove: Checker = ({ changes }) =>
@@ -177,23 +172,6 @@ export const COMMIT_CHECKERS: readonly Checker[] = [
   specsOnlyGoForward,
   requestsApplyOnce,
 ];
-
-/** The replicas that a commit made. */
-export function createdBy(changes: readonly RecordChange[]): readonly ReplicaRecord[] {
-  return replicaChanges(changes).flatMap(({ before, after }) => (before === undefined && after !== undefined ? [after] : []));
-}
-
-/** The replicas that a commit changed. */
-export function replicaChanges(changes: readonly RecordChange[]): readonly ReplicaChange[] {
-  return changes
-    .filter(({ kind }) => kind === 'replica')
-    .map(({ before, after }) => ({ before: before as ReplicaRecord | undefined, after: after as ReplicaRecord | undefined }));
-}
-
-/** The nodes that a commit changed. */
-export function nodeChanges(changes: readonly RecordChange[]): readonly (NodeRecord | undefined)[] {
-  return changes.filter(({ kind }) => kind === 'node').map(({ after }) => after as NodeRecord | undefined);
-}
 
 function cpuOf(view: CheckedView, uid: string, version: number): number {
   return view.version(uid, version)?.template?.resources?.requests?.cpuMillis ?? 0;

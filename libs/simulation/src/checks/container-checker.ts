@@ -7,7 +7,8 @@ import { isLive } from '@cloudless/cluster-state';
 import type { ContainerEvent, ContainerRequest } from '@cloudless/runtime';
 import type { CheckedView } from '../parts/records.js';
 import type { SimNode } from '../parts/sim-node.js';
-import { replicaChanges, type Commit } from './commit-checkers.js';
+import { replicaChanges } from './commit-changes.js';
+import type { Commit } from './commit-checkers.js';
 import { ceilingOf, factsOf } from './rollout-facts.js';
 
 /** Needs of a {@link ContainerChecker}. */

@@ -1,5 +1,6 @@
 import type { SimNode } from '../parts/sim-node.js';
-import { replicaChanges, type Checker } from './commit-checkers.js';
+import { replicaChanges } from './commit-changes.js';
+import type { Checker } from './commit-checkers.js';
 
 /** What {@link falseLosses} looks at. */
 export interface NodesOfWorld {

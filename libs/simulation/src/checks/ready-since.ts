@@ -1,6 +1,6 @@
 import type { RecordChange } from '@cloudless/cluster-state';
 import type { ReplicaRecord } from '@cloudless/api/store';
-import { replicaChanges } from './commit-checkers.js';
+import { replicaChanges } from './commit-changes.js';
 
 /** Since when each replica has been ready as far as a coordinator knows, by its own clock. A new one knows it anew. */
 export class ReadySince {

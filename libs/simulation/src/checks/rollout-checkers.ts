@@ -11,7 +11,8 @@ import {
 } from '@cloudless/api';
 import type { ControlRecord, ReplicaRecord, RolloutRecord, VersionRecord, WorkloadRecord } from '@cloudless/api/store';
 import type { RecordChange } from '@cloudless/cluster-state';
-import { createdBy, replicaChanges, type Checker, type Commit } from './commit-checkers.js';
+import { createdBy, replicaChanges } from './commit-changes.js';
+import type { Checker, Commit } from './commit-checkers.js';
 import { factsOf, isSettled, msOf, needsTheFormer, settingsOf, type RolloutFacts } from './rollout-facts.js';
 
 /** 13: what is made is of the version that is wanted, or of the one it replaces while that may still be needed; never of one between. */

@@ -12,7 +12,7 @@ import type { ControlRecord, ReplicaRecord, WorkloadRecord } from '@cloudless/ap
 import { canonicalVersion, isLive } from '@cloudless/cluster-state';
 import { resolveLimits, type RolloutLimits } from '@cloudless/rollout';
 import type { CheckedView } from '../parts/records.js';
-import type { Evidence } from '../parts/sim-coordinator.js';
+import type { Evidence } from '../parts/evidence.js';
 
 /** What records say of a workload and its rollout, as a checker reads them: worked out from the contract, not by the product. */
 export interface RolloutFacts {

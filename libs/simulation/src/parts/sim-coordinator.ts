@@ -10,6 +10,7 @@ import { openClusterState, type ClusterState } from '@cloudless/cluster-state';
 import { impossibleLimitsOf, startControllers, type Controllers } from '@cloudless/controllers';
 import { createEngineStore, type Revision, type StateStore } from '@cloudless/state-store';
 import { createRouterTransport, type Transport } from '@connectrpc/connect';
+import type { Evidence } from './evidence.js';
 import { CONNECTION_HEADER, type SimConnection } from './sim-connection.js';
 import { ReadySince } from '../checks/ready-since.js';
 import type { Planted } from '../planted.js';
@@ -18,17 +19,6 @@ import type { SimProcess } from './sim-process.js';
 
 /** Compiled once: it is the same for every world. */
 const validation = createValidationInterceptor();
-
-/** What was known of the nodes when a transaction was decided. */
-export interface Evidence {
-  readonly alive: ReadonlySet<string>;
-  readonly draining: ReadonlySet<string>;
-  readonly cordoned: ReadonlySet<string>;
-  /** The coordinator's wall clock, milliseconds. */
-  readonly wallMs?: number;
-  /** How long it had known each ready replica to be so, milliseconds; absent: for long enough. */
-  readonly readyForMs?: ReadonlyMap<string, number>;
-}
 
 /** Needs of a {@link SimCoordinator}. */
 export interface CoordinatorOptions {
