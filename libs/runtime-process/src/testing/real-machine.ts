@@ -72,8 +72,9 @@ export async function openRealMachine(overrides: Partial<ProcessRuntimeOptions> 
     another: open,
     elapse: async () => undefined,
     dispose: async () => {
-      await (await openProcessRuntime(options)).shutdown().catch(() => undefined);
+      // First of all: one that lost its supervisor would bring about another one.
       for (const each of opened) await each.close();
+      await (await openProcessRuntime(options)).shutdown().catch(() => undefined);
       for (const pid of known) killQuietly(pid);
       killMarked(({ pid }) => environmentNames(pid, home));
       rmSync(home, { recursive: true, force: true });
