@@ -83,7 +83,7 @@ const bannedSyntax = [{ selector: "NewExpression[callee.name='Date'][arguments.l
 const specs = ['**/*.spec.ts', '**/*.e2e.ts', '**/conformance/**', '**/testing/**'];
 
 export default tseslint.config(
-  { ignores: ['**/dist', '**/out-tsc', '**/node_modules', '.nx', 'libs/api/src/gen', '**/*.cjs', 'jest.preset.js', '**/*.d.ts'] },
+  { ignores: ['**/dist', '**/out-tsc', '**/node_modules', '.nx', 'libs/*/src/gen', '**/*.cjs', 'jest.preset.js', '**/*.d.ts'] },
   ...tseslint.configs.recommended,
   {
     files: ['**/*.ts'],
@@ -108,7 +108,7 @@ export default tseslint.config(
   {
     files: ['libs/**/*.ts'],
     ignores: [
-      'libs/{state-store-lmdb,runtime-process,cgroup-reader,identity,observability,rpc-client,rpc-server,settings,system}/**',
+      'libs/{state-store-lmdb,runtime-process,runtime-cri,cgroup-reader,identity,observability,rpc-client,rpc-server,settings,system}/**',
       ...specs,
     ],
     rules: {

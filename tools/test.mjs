@@ -43,13 +43,18 @@ const jest = (name, args) => async () => {
 
 /** The committed code must be what the proto files generate today. */
 async function drift() {
-  const code = await run('buf', ['generate', '-o', scratch]);
-  if (code !== 0) return code;
-  const { status, stdout } = spawnSync('diff', ['-r', join(scratch, 'libs/api/src/gen'), join(root, 'libs/api/src/gen')], {
-    encoding: 'utf8',
-  });
-  if (status !== 0) console.error(`generated code differs from proto/; run "npm run generate":\n${stdout.slice(0, 2_000)}`);
-  return status ?? 1;
+  for (const [template, folder] of [
+    ['buf.gen.yaml', 'libs/api/src/gen'],
+    ['buf.gen.cri.yaml', 'libs/runtime-cri/src/gen'],
+  ]) {
+    const code = await run('buf', ['generate', '--template', template, '-o', scratch]);
+    if (code !== 0) return code;
+    const { status, stdout } = spawnSync('diff', ['-r', join(scratch, folder), join(root, folder)], { encoding: 'utf8' });
+    if (status === 0) continue;
+    console.error(`generated code differs from proto/; run "npm run generate":\n${stdout.slice(0, 2_000)}`);
+    return status ?? 1;
+  }
+  return 0;
 }
 
 const steps = {

@@ -5,6 +5,8 @@ import type { Behaviour } from './behaviour.js';
 export interface RuntimeMachine {
   /** The runtime that is open now. */
   readonly runtime: ContainerRuntime;
+  /** What every container runs, on runtimes that need an image. */
+  readonly image?: string;
   /** A command that behaves so; for `ContainerRequest.command` and `ExecRequest.command`. */
   command(behaviour: Behaviour): readonly string[];
   /** Opens a gate that a behaviour waits at, now or later. */

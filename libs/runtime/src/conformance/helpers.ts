@@ -26,6 +26,7 @@ export function aRequest(
   return {
     containerId: aContainerId(),
     labels: {},
+    ...(machine.image === undefined ? {} : { image: machine.image }),
     command: machine.command(behaviour),
     args: [],
     env: {},

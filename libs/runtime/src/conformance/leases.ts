@@ -9,8 +9,21 @@ const LONG_MS = 600_000;
 
 /** A container with a lease ends by itself unless it is renewed. */
 export function describeLeases(current: CurrentMachine): void {
+  const lacksLeases = (): boolean => !current().runtime.capabilities().includes('disconnect.exclusive');
+
   describe('lease', () => {
+    it('is refused where the capability is missing, and nothing is started', async () => {
+      if (!lacksLeases()) return;
+      const machine = current();
+      const refusal = { kind: 'unimplemented', message: expect.stringContaining('disconnect.exclusive') };
+      const lease = { leaseMs: LONG_MS, graceMs: 0 };
+      await expect(machine.runtime.start(aRequest(machine, [{ step: 'hold' }], { lease }))).rejects.toMatchObject(refusal);
+      await expect(machine.runtime.renew(new Map([[aContainerId(), lease]]))).rejects.toMatchObject(refusal);
+      expect(await machine.runtime.list()).toEqual([]);
+    });
+
     it('ends a container that is not renewed, and says so', async () => {
+      if (lacksLeases()) return;
       const machine = current();
       const id = await leased(machine, [{ step: 'onTerm', line: 'bye', exitCode: 7 }]);
       const status = ended(machine.runtime, id);
@@ -25,6 +38,7 @@ export function describeLeases(current: CurrentMachine): void {
     });
 
     it('kills what does not end within the grace', async () => {
+      if (lacksLeases()) return;
       const machine = current();
       const id = await leased(machine, [{ step: 'ignoreTerm' }]);
       const status = ended(machine.runtime, id);
@@ -34,6 +48,7 @@ export function describeLeases(current: CurrentMachine): void {
     });
 
     it('is renewed, made shorter, and given to a container that had none', async () => {
+      if (lacksLeases()) return;
       const machine = current();
       const [first, second] = [
         await started(machine, [{ step: 'hold' }], { lease: { leaseMs: LONG_MS, graceMs: 0 } }),
@@ -53,6 +68,7 @@ export function describeLeases(current: CurrentMachine): void {
     });
 
     it('lets a renewed container run', async () => {
+      if (lacksLeases()) return;
       const machine = current();
       const { runtime } = machine;
       const request = aRequest(machine, [{ step: 'hold' }], { lease: { leaseMs: 5_000, graceMs: 0 } });
@@ -65,6 +81,7 @@ export function describeLeases(current: CurrentMachine): void {
     });
 
     it('is taken away: the container then runs without end', async () => {
+      if (lacksLeases()) return;
       const machine = current();
       const { runtime } = machine;
       const id = await started(machine, [{ step: 'hold' }], { lease: { leaseMs: 1_000, graceMs: 0 } });
@@ -75,6 +92,7 @@ export function describeLeases(current: CurrentMachine): void {
     });
 
     it('holds over a restart of the caller', async () => {
+      if (lacksLeases()) return;
       const machine = current();
       const id = await started(machine, [{ step: 'hold' }], { lease: { leaseMs: 400, graceMs: 0 } });
       const again = await machine.reopen();

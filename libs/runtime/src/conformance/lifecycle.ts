@@ -65,15 +65,24 @@ export function describeLifecycle(current: CurrentMachine, harness: RuntimeHarne
     });
 
     it.each([
-      { name: 'no command and no image', override: () => ({ command: [] }) },
-      { name: 'an executable that does not exist', override: () => ({ command: harness.unknownCommand }) },
+      {
+        name: 'no command and no image',
+        change: ({ image: _, ...request }: ContainerRequest): ContainerRequest => ({ ...request, command: [] }),
+      },
+      {
+        name: 'an executable that does not exist',
+        change: (request: ContainerRequest): ContainerRequest => ({ ...request, command: harness.unknownCommand }),
+      },
       {
         name: 'an id that is not 64 hex digits',
-        override: () => ({ containerId: '../../etc' as ContainerRequest['containerId'] }),
+        change: (request: ContainerRequest): ContainerRequest => ({
+          ...request,
+          containerId: '../../etc' as ContainerRequest['containerId'],
+        }),
       },
-    ])('refuses $name and leaves no trace', async ({ override }) => {
+    ])('refuses $name and leaves no trace', async ({ change }) => {
       const machine = current();
-      await expect(machine.runtime.start(aRequest(machine, [], override()))).rejects.toMatchObject({ kind: 'invalid' });
+      await expect(machine.runtime.start(change(aRequest(machine, [])))).rejects.toMatchObject({ kind: 'invalid' });
       expect(await machine.runtime.list()).toEqual([]);
     });
   });

@@ -1,0 +1,48 @@
+import { describe, expect, it } from '@jest/globals';
+import { Code, ConnectError } from '@connectrpc/connect';
+import { fromCriError } from './cri-errors.js';
+
+const where = { call: 'ListContainers', socketPath: '/run/cri.sock' };
+
+describe('a failed call', () => {
+  it.each([
+    { code: Code.NotFound, text: 'no container', kind: 'notFound', message: 'no container' },
+    { code: Code.InvalidArgument, text: 'bad', kind: 'invalid', message: 'bad' },
+    { code: Code.Unknown, text: 'what is this', kind: 'internal', message: 'what is this' },
+    {
+      code: Code.Unknown,
+      text: 'server is not initialized yet',
+      kind: 'unavailable',
+      message: 'the container runtime at /run/cri.sock went away: server is not initialized yet',
+    },
+    {
+      code: Code.Unavailable,
+      text: 'gone',
+      kind: 'unavailable',
+      message: 'the container runtime at /run/cri.sock went away: gone',
+    },
+    {
+      code: Code.DeadlineExceeded,
+      text: 'late',
+      kind: 'unavailable',
+      message: 'the container runtime at /run/cri.sock did not answer ListContainers in time: see its log',
+    },
+    {
+      code: Code.Unimplemented,
+      text: 'unknown method',
+      kind: 'unimplemented',
+      message: 'the container runtime at /run/cri.sock does not know ListContainers: unknown method',
+    },
+  ])('$code $text: $kind', ({ code, text, kind, message }) => {
+    expect(fromCriError(new ConnectError(text, code), where)).toMatchObject({ kind, message });
+  });
+
+  it('of a socket that nobody listens at names it, however deep that is told', () => {
+    const refused = Object.assign(new Error('connect'), { code: 'ECONNREFUSED' });
+    const error = new ConnectError('broken', Code.Internal, undefined, undefined, new Error('outer', { cause: refused }));
+    expect(fromCriError(error, where)).toMatchObject({
+      kind: 'unavailable',
+      message: expect.stringContaining('/run/cri.sock (ECONNREFUSED)'),
+    });
+  });
+});

@@ -1,0 +1,69 @@
+import { exitReason, type ContainerEndpoint, type ContainerStatus } from '@cloudless/runtime';
+import { ContainerState, type ContainerStatusResponse } from '../gen/runtime/v1/api_pb.js';
+import { containerIdOf, fromAnnotations } from './labels.js';
+
+const NANOS_PER_MS = 1_000_000n;
+/** Signals as people know them, by number on Linux. */
+const SIGNALS = new Map([
+  [1, 'SIGHUP'],
+  [2, 'SIGINT'],
+  [3, 'SIGQUIT'],
+  [4, 'SIGILL'],
+  [5, 'SIGTRAP'],
+  [6, 'SIGABRT'],
+  [7, 'SIGBUS'],
+  [8, 'SIGFPE'],
+  [9, 'SIGKILL'],
+  [11, 'SIGSEGV'],
+  [13, 'SIGPIPE'],
+  [14, 'SIGALRM'],
+  [15, 'SIGTERM'],
+  [31, 'SIGSYS'],
+]);
+
+/** What we say of a container, from what the runtime says of it. */
+export function toStatus(answer: ContainerStatusResponse, ip: string, bootedAtMs: number): ContainerStatus {
+  const status = answer.status;
+  const { labels, ports } = fromAnnotations(status?.annotations ?? {});
+  // Runtimes note the start when it has happened; by then the process may have written lines and even ended.
+  const startedAtMs = toMs(status?.createdAt ?? 0n);
+  const common = {
+    containerId: containerIdOf(status?.labels ?? {}),
+    labels,
+    startedAtMs,
+    endpoints: ports.map(({ name, port }): ContainerEndpoint => ({ portName: name, ip, port })),
+  };
+  if (status?.state !== ContainerState.CONTAINER_EXITED) {
+    const pid = pidOf(answer.info);
+    return { ...common, phase: 'running', ...(pid === undefined ? {} : { pid }) };
+  }
+  const { reason, exitCode } = status;
+  return {
+    ...common,
+    phase: 'exited',
+    finishedAtMs: Math.max(startedAtMs, toMs(status.finishedAt)),
+    ...endOf(reason, exitCode, startedAtMs < bootedAtMs),
+  };
+}
+
+/** `Unknown` is how a runtime calls an end that it did not see, as over a restart of the machine. */
+function endOf(reason: string, exitCode: number, beforeBoot: boolean): { readonly exitCode: number; readonly reason: string } {
+  if (reason === 'Unknown') return { exitCode: -1, reason: beforeBoot ? 'lost with the machine' : exitReason(-1) };
+  // Also said when only a child was killed for it, and the container then ended well.
+  if (reason === 'OOMKilled' && exitCode !== 0) return { exitCode, reason: 'out of memory' };
+  return { exitCode, reason: exitReason(exitCode, SIGNALS.get(exitCode - 128)) };
+}
+
+/** The process id that every known runtime puts into its verbose answer. */
+export function pidOf(info: Readonly<Record<string, string>>): number | undefined {
+  try {
+    const { pid } = JSON.parse(info['info'] ?? '{}') as { readonly pid?: unknown };
+    return typeof pid === 'number' && pid > 0 ? pid : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+function toMs(nanos: bigint): number {
+  return Number(nanos / NANOS_PER_MS);
+}

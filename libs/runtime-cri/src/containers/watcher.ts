@@ -1,0 +1,101 @@
+import { CloudlessError, errorFields, errorKindOf, type Clock, type Log, type Timer } from '@cloudless/base';
+import type { CriClient } from '../client/cri-client.js';
+import type { Inventory } from './inventory.js';
+import { isThere } from '../system/host-processes.js';
+
+/** How often the main processes are looked at: a system call each. */
+const GLANCE_MS = 50;
+/** How often the runtime is asked at least, for what nothing else shows. */
+const RELIST_MS = 1_000;
+/** A runtime needs this many glances at most to notice the end of a process; after that the slow lists must do. */
+const NOTICE_GLANCES = 60;
+
+/**
+ * Keeps an inventory fresh while somebody waits for what happens. Three sources only say "look now": events of runtimes
+ * that have them, main processes that are gone, and time. None is trusted with what happened.
+ */
+export class Watcher {
+  private timer: Timer | undefined;
+  private stream: AbortController | undefined;
+  private streamMissing = false;
+  private lookedAt = 0;
+  private readonly missedGlances = new Map<number, number>();
+
+  constructor(
+    private readonly client: CriClient,
+    private readonly inventory: Inventory,
+    private readonly clock: Clock,
+    private readonly log: Log,
+  ) {}
+
+  /** Call it when somebody began to wait. */
+  wake(): void {
+    if (this.timer !== undefined || this.client.closed.aborted) return;
+    this.lookedAt = this.clock.now();
+    this.openStream();
+    this.schedule();
+  }
+
+  close(): void {
+    this.timer?.cancel();
+    this.timer = undefined;
+    this.stream?.abort();
+    this.stream = undefined;
+  }
+
+  private schedule(): void {
+    this.timer = this.clock.setTimer(GLANCE_MS, () => void this.glance());
+  }
+
+  private async glance(): Promise<void> {
+    if (!this.inventory.isWatched) return this.close();
+    if (this.someProcessEnded() || this.clock.now() - this.lookedAt >= RELIST_MS) await this.look();
+    if (this.timer !== undefined) this.schedule();
+  }
+
+  private async look(): Promise<void> {
+    this.lookedAt = this.clock.now();
+    this.openStream(); // it ended when the runtime was away
+    try {
+      await this.inventory.look();
+    } catch (reason) {
+      if (errorKindOf(reason) !== 'unavailable') this.log.warn('containers not listed', errorFields(reason));
+      this.inventory.fail(
+        reason instanceof CloudlessError
+          ? reason
+          : new CloudlessError('unavailable', 'containers could not be listed', { cause: reason }),
+      );
+    }
+  }
+
+  private someProcessEnded(): boolean {
+    let ended = false;
+    const running = new Set<number>();
+    for (const { status } of this.inventory.all()) {
+      if (status.pid === undefined) continue;
+      running.add(status.pid);
+      if (isThere(status.pid)) continue;
+      const missed = (this.missedGlances.get(status.pid) ?? 0) + 1;
+      this.missedGlances.set(status.pid, missed);
+      ended ||= missed <= NOTICE_GLANCES;
+    }
+    for (const pid of this.missedGlances.keys()) if (!running.has(pid)) this.missedGlances.delete(pid);
+    return ended;
+  }
+
+  private openStream(): void {
+    if (this.streamMissing || this.stream !== undefined || this.client.closed.aborted) return;
+    const stream = (this.stream = new AbortController());
+    void this.follow(stream.signal).finally(() => {
+      if (this.stream === stream) this.stream = undefined;
+    });
+  }
+
+  private async follow(signal: AbortSignal): Promise<void> {
+    try {
+      for await (const _ of this.client.events(signal)) if (this.inventory.isWatched) await this.look();
+    } catch (reason) {
+      this.streamMissing = errorKindOf(reason) === 'unimplemented';
+    }
+  }
+}

@@ -1,0 +1,306 @@
+import { existsSync } from 'node:fs';
+import path from 'node:path';
+import { create } from '@bufbuild/protobuf';
+import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
+import { silentLog, type ContainerId } from '@cloudless/base';
+import { Code, ConnectError } from '@connectrpc/connect';
+import type { ContainerRequest, ContainerRuntime } from '@cloudless/runtime';
+import { ContainerConfigSchema, ContainerState, PodSandboxConfigSchema } from './gen/runtime/v1/api_pb.js';
+import { openCriRuntime, type CriRuntimeOptions } from './index.js';
+import { FakeCriServer } from './testing/fake-cri-server.js';
+import { realClock } from './testing/system.js';
+
+const ID = 'ab'.repeat(32) as ContainerId;
+const OWNER = { cluster: 'c1', node: 'n1' };
+const request: ContainerRequest = {
+  containerId: ID,
+  labels: { app: 'web' },
+  image: 'nginx:alpine',
+  command: [],
+  args: ['-v'],
+  env: { A: '1' },
+  ports: [{ name: 'http', port: 80, protocol: 'tcp' }],
+  limits: { cpuMillis: 250, memoryBytes: 64 * 1024 * 1024 },
+};
+
+let server: FakeCriServer;
+const opened: ContainerRuntime[] = [];
+
+async function open(overrides: Partial<CriRuntimeOptions> = {}): Promise<ContainerRuntime> {
+  const { socketPath, logDirectory } = server;
+  const runtime = await openCriRuntime({
+    socketPath,
+    logDirectory,
+    owner: OWNER,
+    clock: realClock,
+    log: silentLog,
+    ...overrides,
+  });
+  opened.push(runtime);
+  return runtime;
+}
+
+beforeEach(async () => {
+  server = new FakeCriServer();
+  await server.listen();
+});
+
+afterEach(async () => {
+  for (const runtime of opened.splice(0)) await runtime.close();
+  await server.dispose();
+});
+
+describe('opening', () => {
+  it('says which socket nobody answers at, and what to do', async () => {
+    const socketPath = path.join(server.home, 'no.sock');
+    await expect(open({ socketPath })).rejects.toMatchObject({
+      kind: 'unavailable',
+      message: `no container runtime answers at ${socketPath} (ENOENT): start it, or set the path of its socket`,
+    });
+  });
+
+  it.each([
+    {
+      name: 'another version',
+      version: () => ({ runtimeName: 'old', runtimeVersion: '0.9', runtimeApiVersion: 'v1alpha2' }),
+      says: 'old 0.9 speaks v1alpha2',
+    },
+    {
+      name: 'no such service',
+      version: () => {
+        throw new ConnectError('unknown service runtime.v1.RuntimeService', Code.Unimplemented);
+      },
+      says: 'no runtime.v1',
+    },
+  ])('refuses a runtime with $name', async ({ version, says }) => {
+    Object.assign(server.overrides, { version });
+    await server.away();
+    await server.listen();
+    await expect(open()).rejects.toMatchObject({ kind: 'unimplemented', message: expect.stringContaining(says) });
+  });
+
+  it.each([
+    { wrong: { socketPath: 'cri.sock' }, field: 'socketPath' },
+    { wrong: { logDirectory: 'logs' }, field: 'logDirectory' },
+    { wrong: { owner: { cluster: '', node: 'n1' } }, field: 'owner' },
+    { wrong: { logFiles: 1 }, field: 'logFiles' },
+  ])('refuses a wrong $field', async ({ wrong, field }) => {
+    await expect(open(wrong)).rejects.toMatchObject({ kind: 'invalid', message: expect.stringContaining(field) });
+  });
+});
+
+describe('what a runtime is asked for', () => {
+  it('is all of the request', async () => {
+    const runtime = await open();
+    const status = await runtime.start(request);
+    expect(status).toMatchObject({
+      containerId: ID,
+      labels: { app: 'web' },
+      endpoints: [{ portName: 'http', ip: '10.0.0.7', port: 80 }],
+    });
+    const { config } = server.only;
+    expect(config).toMatchObject({ command: [], args: ['-v'], image: { image: 'sha256:nginx:alpine' }, logPath: '0.log' });
+    expect(config.envs.map(({ key, value }) => [key, Buffer.from(value).toString()])).toEqual([['A', '1']]);
+    expect(config.linux?.resources).toMatchObject({
+      cpuPeriod: 100_000n,
+      cpuQuota: 25_000n,
+      cpuShares: 256n,
+      memoryLimitInBytes: 67_108_864n,
+    });
+    expect(config.linux?.securityContext?.maskedPaths).toContain('/proc/kcore');
+    expect(config.labels).toEqual({ 'io.cloudless.cluster': 'c1', 'io.cloudless.node': 'n1', 'io.cloudless.container-id': ID });
+    expect([...server.sandboxes.values()][0]?.config).toMatchObject({
+      logDirectory: path.join(server.logDirectory, ID),
+      labels: config.labels,
+    });
+  });
+
+  it('pulls an image once, and only when it is not there', async () => {
+    const runtime = await open();
+    const other = 'cd'.repeat(32) as ContainerId;
+    await Promise.all([runtime.start(request), runtime.start({ ...request, containerId: other })]);
+    await runtime.start({ ...request, containerId: 'ef'.repeat(32) as ContainerId });
+    expect(server.calls.filter((name) => name === 'pullImage')).toHaveLength(1);
+  });
+
+  it.each([
+    {
+      code: Code.Unknown,
+      text: 'failed to resolve reference "docker.io/library/nginx:alpine": not found',
+      kind: 'precondition',
+      says: 'image nginx:alpine cannot be pulled: failed to resolve reference',
+    },
+    {
+      code: Code.Unavailable,
+      text: 'failed to pull: dial tcp 127.0.0.1:5000: connection refused',
+      kind: 'precondition',
+      says: 'connection refused',
+    },
+    {
+      code: Code.Unknown,
+      text: 'failed to parse image reference: invalid reference format',
+      kind: 'invalid',
+      says: 'no image reference',
+    },
+  ])("gives the registry's own words: $text", async ({ code, text, kind, says }) => {
+    server.imageOverrides.pullImage = () => {
+      throw new ConnectError(text, code);
+    };
+    await server.away();
+    await server.listen();
+    const runtime = await open();
+    await expect(runtime.start(request)).rejects.toMatchObject({ kind, message: expect.stringContaining(says) });
+    expect(server.sandboxes.size).toBe(0);
+  });
+
+  it.each([
+    { text: 'exec: "nope": executable file not found in $PATH: unknown', kind: 'invalid' },
+    { text: 'write /x: no space left on device', kind: 'exhausted' },
+    { text: 'something else', kind: 'internal' },
+  ])('a failed start leaves no trace: $text', async ({ text, kind }) => {
+    server.overrides.startContainer = () => {
+      throw new ConnectError(text, Code.Unknown);
+    };
+    await server.away();
+    await server.listen();
+    const runtime = await open();
+    await expect(runtime.start(request)).rejects.toMatchObject({ kind, message: text });
+    expect([server.sandboxes.size, server.containers.size]).toEqual([0, 0]);
+  });
+});
+
+describe('the end of a container', () => {
+  it.each([
+    { exitCode: 0, reason: 'Completed', says: 'completed', shown: 0 },
+    { exitCode: 3, reason: 'Error', says: 'exit code 3', shown: 3 },
+    { exitCode: 143, reason: 'Error', says: 'killed by SIGTERM', shown: 143 },
+    { exitCode: 137, reason: 'OOMKilled', says: 'out of memory', shown: 137 },
+    { exitCode: 0, reason: 'OOMKilled', says: 'completed', shown: 0 },
+    { exitCode: 255, reason: 'Unknown', says: 'ended while nobody could see its exit code', shown: -1 },
+  ])('$exitCode, $reason: $says', async ({ exitCode, reason, says, shown }) => {
+    const runtime = await open();
+    await runtime.start(request);
+    server.exit(server.only, exitCode, reason);
+    expect(await runtime.list()).toMatchObject([{ phase: 'exited', exitCode: shown, reason: says }]);
+  });
+
+  it('is lost with the machine when it began before the machine did', async () => {
+    const runtime = await open();
+    await runtime.start(request);
+    server.only.createdAt = 1_000_000n;
+    server.exit(server.only, 255, 'Unknown');
+    expect(await runtime.list()).toMatchObject([{ exitCode: -1, reason: 'lost with the machine' }]);
+  });
+
+  it('comes as an event when somebody else removes it', async () => {
+    const runtime = await open();
+    const events = runtime.events(new AbortController().signal)[Symbol.asyncIterator]();
+    await runtime.start(request);
+    server.containers.clear();
+    expect(await runtime.list()).toEqual([]);
+    expect((await events.next()).value).toMatchObject({ kind: 'started' });
+    expect((await events.next()).value).toMatchObject({ kind: 'exited', status: { containerId: ID, exitCode: -1 } });
+  });
+
+  it("is seen by the runtime's own events, or without them", async () => {
+    for (const missing of [false, true]) {
+      if (missing) {
+        server.overrides.getContainerEvents = async function* () {
+          throw new ConnectError('unknown method', Code.Unimplemented);
+        };
+        await server.away();
+        await server.listen();
+      }
+      const runtime = await open();
+      const events = runtime.events(new AbortController().signal)[Symbol.asyncIterator]();
+      const containerId = (missing ? 'cd' : 'ab').repeat(32) as ContainerId;
+      await runtime.start({ ...request, containerId });
+      expect((await events.next()).value).toMatchObject({ kind: 'started' });
+      server.exit([...server.containers.values()].at(-1) ?? server.only, 5);
+      expect((await events.next()).value).toMatchObject({ kind: 'exited', status: { containerId, exitCode: 5 } });
+    }
+  });
+});
+
+describe('what is not ours', () => {
+  const foreign = [
+    { name: 'without labels', labels: {} },
+    {
+      name: 'of another cluster',
+      labels: { 'io.cloudless.cluster': 'c2', 'io.cloudless.node': 'n1', 'io.cloudless.container-id': ID },
+    },
+    {
+      name: 'of another node',
+      labels: { 'io.cloudless.cluster': 'c1', 'io.cloudless.node': 'n2', 'io.cloudless.container-id': ID },
+    },
+    {
+      name: 'with an id that is a path',
+      labels: { 'io.cloudless.cluster': 'c1', 'io.cloudless.node': 'n1', 'io.cloudless.container-id': '../../etc' },
+    },
+  ];
+
+  it.each(foreign)('is never touched: $name', async ({ labels }) => {
+    const podSandboxId = server.addSandbox(create(PodSandboxConfigSchema, { labels }), 0n);
+    const config = create(ContainerConfigSchema, { labels });
+    const state = ContainerState.CONTAINER_RUNNING;
+    server.containers.set('theirs', {
+      id: 'theirs',
+      podSandboxId,
+      config,
+      state,
+      createdAt: 1n,
+      finishedAt: 0n,
+      exitCode: 0,
+      reason: '',
+      pid: 1,
+    });
+    const runtime = await open({ orphanAgeMs: 0 });
+    expect(await runtime.list()).toEqual([]);
+    await expect(runtime.stop(ID, 0)).rejects.toMatchObject({ kind: 'notFound' });
+    await runtime.remove(ID);
+    expect([server.sandboxes.has(podSandboxId), server.containers.get('theirs')?.state]).toEqual([true, state]);
+    expect(server.calls.filter((name) => /^(stop|remove)/.test(name))).toEqual([]);
+  });
+
+  it('an orphan of ours is swept once it is old, a young one is not', async () => {
+    const labels = { 'io.cloudless.cluster': 'c1', 'io.cloudless.node': 'n1', 'io.cloudless.container-id': ID };
+    const old = server.addSandbox(create(PodSandboxConfigSchema, { labels }), 0n);
+    const young = server.addSandbox(
+      create(PodSandboxConfigSchema, { labels: { ...labels, 'io.cloudless.container-id': 'cd'.repeat(32) } }),
+    );
+    await open();
+    expect([server.sandboxes.has(old), server.sandboxes.has(young)]).toEqual([false, true]);
+  });
+});
+
+describe('a runtime that goes away', () => {
+  it('is unavailable, fails who listens, and is found again with what it holds', async () => {
+    const runtime = await open();
+    const events = runtime.events(new AbortController().signal)[Symbol.asyncIterator]();
+    await runtime.start(request);
+    expect((await events.next()).value).toMatchObject({ kind: 'started' });
+    const next = events.next();
+    await server.away();
+    await expect(next).rejects.toMatchObject({ kind: 'unavailable', message: expect.stringContaining(server.socketPath) });
+    await expect(runtime.list()).rejects.toMatchObject({ kind: 'unavailable' });
+    server.exit(server.only, 9);
+    await server.listen();
+    expect(await runtime.list()).toMatchObject([{ containerId: ID, exitCode: 9 }]);
+  });
+});
+
+describe('what is left after removal', () => {
+  it('is nothing: no container, no sandbox, no log', async () => {
+    const runtime = await open();
+    await runtime.start(request);
+    server.writeLog(server.only, '2026-01-01T00:00:00.000000001Z stdout F hello\n');
+    expect(existsSync(path.join(server.logDirectory, ID))).toBe(true);
+    await runtime.stop(ID, 0);
+    await runtime.remove(ID);
+    expect([server.containers.size, server.sandboxes.size, existsSync(path.join(server.logDirectory, ID))]).toEqual([
+      0,
+      0,
+      false,
+    ]);
+  });
+});

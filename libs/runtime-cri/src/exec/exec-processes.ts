@@ -1,0 +1,86 @@
+import { EXEC_GRACE_MS } from '@cloudless/runtime';
+import { sleep, type Clock } from '@cloudless/base';
+import {
+  commandLineOf,
+  pidNamespaceOf,
+  readProcess,
+  readProcesses,
+  signalProcess,
+  type HostProcess,
+} from '../system/host-processes.js';
+
+/**
+ * Commands that run in a container beside its main process: processes in its pid namespace whose parent is outside.
+ * @param mainPid - Of the container's main process.
+ */
+export function commandsIn(mainPid: number): readonly HostProcess[] {
+  const namespace = pidNamespaceOf(mainPid);
+  if (namespace === undefined) return [];
+  return readProcesses().filter(
+    ({ pid, parentPid }) => pid !== mainPid && pidNamespaceOf(pid) === namespace && pidNamespaceOf(parentPid) !== namespace,
+  );
+}
+
+/**
+ * Which of the commands is the one that was just started.
+ * @param before - Those that ran already.
+ * @returns Undefined while it cannot be told.
+ */
+export function newCommand(
+  mainPid: number,
+  before: ReadonlySet<string>,
+  commandLine: readonly string[],
+): HostProcess | undefined {
+  const candidates = commandsIn(mainPid).filter((each) => !before.has(identityOf(each)));
+  if (candidates.length <= 1) return candidates[0];
+  const wanted = commandLine.join('\0');
+  return candidates.find(({ pid }) => commandLineOf(pid).join('\0') === wanted); // somebody else starts commands there too
+}
+
+/** Text that names that very process. */
+export function identityOf({ pid, startToken }: HostProcess): string {
+  return `${pid} ${startToken}`;
+}
+
+/** Ends a command and all that it started: SIGTERM and SIGHUP, and SIGKILL after the grace. Resolves when none is left. */
+export async function endCommand(command: HostProcess, clock: Clock): Promise<void> {
+  const family = new Map<string, HostProcess>();
+  const gather = (): void => {
+    for (const each of familyOf(command, family)) family.set(identityOf(each), each);
+  };
+  gather();
+  for (const signal of ['SIGTERM', 'SIGHUP'] as const) for (const each of family.values()) signalProcess(each, signal);
+  const killAt = clock.now() + EXEC_GRACE_MS;
+  while (clock.now() < killAt) {
+    if (![...family.values()].some(isAlive)) return;
+    await sleep(clock, LOOK_MS);
+    gather();
+  }
+  for (const each of family.values()) signalProcess(each, 'SIGKILL');
+}
+
+const LOOK_MS = 50;
+
+/** The command, its session, and what descends from any of them; also those whose parent has ended meanwhile. */
+function familyOf(command: HostProcess, known: ReadonlyMap<string, HostProcess>): readonly HostProcess[] {
+  const all = readProcesses();
+  const members = new Map<number, HostProcess>();
+  for (const each of all) {
+    if (each.pid === command.pid ? each.startToken === command.startToken : each.sessionId === command.pid)
+      members.set(each.pid, each);
+    if (known.has(identityOf(each))) members.set(each.pid, each);
+  }
+  for (let grown = true; grown;) {
+    grown = false;
+    for (const each of all) {
+      if (members.has(each.pid) || !members.has(each.parentPid)) continue;
+      members.set(each.pid, each);
+      grown = true;
+    }
+  }
+  return [...members.values()];
+}
+
+function isAlive({ pid, startToken }: HostProcess): boolean {
+  return readProcess(pid)?.startToken === startToken;
+}

@@ -1,0 +1,99 @@
+import { createInflate } from 'node:zlib';
+import { describe, expect, it } from '@jest/globals';
+import fc from 'fast-check';
+import { dataFrame, pingFrame, SpdyParser, SpdyStreams, type SpdyFrame } from './spdy.js';
+
+const control = (type: number, payload: readonly number[]): Buffer =>
+  Buffer.from([0x80, 3, 0, type, 0, 0, payload.length >> 8, payload.length & 0xff, ...payload]);
+
+/** Data frames of one stream that follow each other are one: where a chunk was cut says nothing. */
+function joined(frames: readonly SpdyFrame[]): readonly unknown[] {
+  const result: { kind: string; streamId?: number; data?: number[] }[] = [];
+  for (const frame of frames) {
+    const last = result.at(-1);
+    if (frame.kind !== 'data') result.push({ ...frame });
+    else if (last?.kind === 'data' && last.streamId === frame.streamId) last.data?.push(...frame.data);
+    else if (frame.data.length > 0) result.push({ ...frame, data: [...frame.data] });
+  }
+  return result;
+}
+
+describe('SPDY', () => {
+  it('opens streams with odd ids, and headers that a zlib reader understands block by block', async () => {
+    const streams = new SpdyStreams();
+    const inflate = createInflate();
+    const read: Buffer[] = [];
+    inflate.on('data', (part: Buffer) => read.push(part));
+    for (const [index, name] of ['error', 'stdin', 'stdout'].entries()) {
+      const { streamId, frame } = streams.open('streamtype', name);
+      expect([streamId, frame.readUInt32BE(0), frame.readUInt32BE(4), frame.readUInt32BE(8)]).toEqual([
+        1 + 2 * index,
+        0x80030001,
+        frame.length - 8,
+        streamId,
+      ]);
+      await new Promise<void>((resolve) => inflate.write(frame.subarray(18), () => resolve()));
+      const block = Buffer.concat(read.splice(0));
+      expect([block.readUInt32BE(0), block.toString('latin1', 8, 18), block.toString('latin1', 22)]).toEqual([
+        1,
+        'streamtype',
+        name,
+      ]);
+    }
+    inflate.destroy();
+  });
+
+  it('takes apart what it needs and passes over the rest', () => {
+    const frames = new SpdyParser().feed(
+      Buffer.concat([
+        control(2, [0, 0, 0, 1, 9, 9]), // an answer to an opened stream
+        dataFrame(3, new Uint8Array([1, 2])),
+        control(6, [0, 0, 0, 8]),
+        control(3, [0, 0, 0, 5, 0, 0, 0, 3]),
+        dataFrame(3, new Uint8Array(0), true),
+        control(7, [0, 0, 0, 0, 0, 0, 0, 0]),
+      ]),
+    );
+    expect(frames).toEqual([
+      { kind: 'data', streamId: 3, data: new Uint8Array([1, 2]) },
+      { kind: 'ping', id: 8 },
+      { kind: 'reset', streamId: 5, status: 3 },
+      { kind: 'end', streamId: 3 },
+      { kind: 'goAway' },
+    ]);
+    expect(new SpdyParser().feed(pingFrame(8))).toEqual([{ kind: 'ping', id: 8 }]);
+  });
+
+  it('means the same however it was cut into chunks', () => {
+    const arbFrame = fc.oneof(
+      fc.tuple(fc.integer({ min: 1, max: 9 }), fc.uint8Array({ maxLength: 30 }), fc.boolean()).map((args) => dataFrame(...args)),
+      fc.tuple(fc.integer({ min: 1, max: 9 }), fc.array(fc.nat(255), { maxLength: 12 })).map((args) => control(...args)),
+    );
+    fc.assert(
+      fc.property(fc.array(arbFrame, { maxLength: 6 }), fc.array(fc.nat(), { maxLength: 8 }), (frames, at) => {
+        const whole = Buffer.concat(frames);
+        const places = [0, ...at.map((place) => place % (whole.length + 1)), whole.length].sort((a, b) => a - b);
+        const parser = new SpdyParser();
+        const found = places.slice(1).flatMap((end, index) => parser.feed(whole.subarray(places[index], end)));
+        expect(joined(found)).toEqual(joined(new SpdyParser().feed(whole)));
+      }),
+    );
+  });
+
+  it('takes any bytes', () => {
+    fc.assert(
+      fc.property(fc.array(fc.uint8Array({ maxLength: 200 })), (chunks) => {
+        const parser = new SpdyParser();
+        for (const chunk of chunks) parser.feed(chunk);
+      }),
+    );
+  });
+
+  it('keeps no more than a little of a frame that says it is huge', () => {
+    const parser = new SpdyParser();
+    parser.feed(Buffer.from([0x80, 3, 0, 8, 0, 0xff, 0xff, 0xff]));
+    const before = process.memoryUsage().arrayBuffers;
+    for (let part = 0; part < 200; part += 1) parser.feed(Buffer.alloc(64 * 1024));
+    expect(process.memoryUsage().arrayBuffers - before).toBeLessThan(16 * 1024 * 1024);
+  });
+});

@@ -1,0 +1,154 @@
+/**
+ * The part of SPDY/3.1 that remote commands of container runtimes need: a client that opens streams and sends and takes data.
+ * Every runtime speaks it, as kubelets do; of the WebSocket form, the versions that all runtimes have (v4) cannot tell a
+ * command the end of its input.
+ * @see https://www.chromium.org/spdy/spdy-protocol/spdy-protocol-draft3-1/
+ */
+const VERSION = 3;
+const HEADER_BYTES = 8;
+const FLAG_FIN = 0x01;
+/** Larger frames than 24 bits of length cannot be; one that large is not kept whole either, see {@link SpdyParser}. */
+const MAX_CONTROL_BYTES = 64 * 1024;
+const SYN_STREAM = 1;
+const RST_STREAM = 3;
+const PING = 6;
+const GOAWAY = 7;
+
+/** What comes from the other side. Everything else is passed over. */
+export type SpdyFrame =
+  | { readonly kind: 'data'; readonly streamId: number; readonly data: Uint8Array }
+  /** The other side writes no more into this stream. */
+  | { readonly kind: 'end'; readonly streamId: number }
+  | { readonly kind: 'reset'; readonly streamId: number; readonly status: number }
+  | { readonly kind: 'ping'; readonly id: number }
+  | { readonly kind: 'goAway' };
+
+/** Opens streams: each call gives the frame for one more, with one header. Ids are odd and grow. */
+export class SpdyStreams {
+  private opened = 0;
+
+  /** @returns The stream's id, and the frame that opens it. */
+  open(name: string, value: string): { readonly streamId: number; readonly frame: Buffer } {
+    const streamId = 1 + 2 * this.opened;
+    const block = storedDeflate(headerBlock(name, value), this.opened === 0);
+    this.opened += 1;
+    const payload = Buffer.alloc(10);
+    payload.writeUInt32BE(streamId, 0);
+    return { streamId, frame: controlFrame(SYN_STREAM, Buffer.concat([payload, block])) };
+  }
+}
+
+/** Data of one stream. @param end - We write no more into it. */
+export function dataFrame(streamId: number, data: Uint8Array, end = false): Buffer {
+  const frame = Buffer.alloc(HEADER_BYTES + data.length);
+  frame.writeUInt32BE(streamId, 0);
+  frame.writeUInt32BE(((end ? FLAG_FIN : 0) << 24) | data.length, 4);
+  frame.set(data, HEADER_BYTES);
+  return frame;
+}
+
+/** Answers a ping. */
+export function pingFrame(id: number): Buffer {
+  const payload = Buffer.alloc(4);
+  payload.writeUInt32BE(id, 0);
+  return controlFrame(PING, payload);
+}
+
+/** Takes frames apart, in any chunks; data is given on as it comes and never gathered. */
+export class SpdyParser {
+  private header: Buffer = Buffer.alloc(0);
+  private open: { readonly streamId: number; readonly end: boolean; left: number } | undefined;
+  private control: { readonly type: number; payload: Buffer; left: number; readonly skip: boolean } | undefined;
+
+  /** @returns What these bytes complete, in order. */
+  feed(chunk: Uint8Array): readonly SpdyFrame[] {
+    const frames: SpdyFrame[] = [];
+    let rest = Buffer.from(chunk.buffer, chunk.byteOffset, chunk.byteLength);
+    while (rest.length > 0) rest = this.take(rest, frames);
+    return frames;
+  }
+
+  private take(bytes: Buffer, frames: SpdyFrame[]): Buffer {
+    if (this.open !== undefined) return this.takeData(this.open, bytes, frames);
+    if (this.control !== undefined) return this.takeControl(this.control, bytes, frames);
+    const missing = HEADER_BYTES - this.header.length;
+    this.header = Buffer.concat([this.header, bytes.subarray(0, missing)]);
+    if (this.header.length === HEADER_BYTES) this.begin(this.header, frames);
+    return bytes.subarray(missing);
+  }
+
+  private begin(header: Buffer, frames: SpdyFrame[]): void {
+    this.header = Buffer.alloc(0);
+    const first = header.readUInt32BE(0);
+    const flags = header[4] ?? 0;
+    const left = header.readUIntBE(5, 3);
+    if (first >>> 31 === 1) {
+      const type = first & 0xffff;
+      this.control = { type, payload: Buffer.alloc(0), left, skip: left > MAX_CONTROL_BYTES };
+      if (left === 0) this.endControl(this.control, frames);
+    } else {
+      this.open = { streamId: first, end: (flags & FLAG_FIN) !== 0, left };
+      if (left === 0) this.endData(this.open, frames);
+    }
+  }
+
+  private takeData(open: NonNullable<SpdyParser['open']>, bytes: Buffer, frames: SpdyFrame[]): Buffer {
+    const data = bytes.subarray(0, open.left);
+    open.left -= data.length;
+    frames.push({ kind: 'data', streamId: open.streamId, data: new Uint8Array(data) });
+    if (open.left === 0) this.endData(open, frames);
+    return bytes.subarray(data.length);
+  }
+
+  private endData({ streamId, end }: NonNullable<SpdyParser['open']>, frames: SpdyFrame[]): void {
+    this.open = undefined;
+    if (end) frames.push({ kind: 'end', streamId });
+  }
+
+  private takeControl(control: NonNullable<SpdyParser['control']>, bytes: Buffer, frames: SpdyFrame[]): Buffer {
+    const part = bytes.subarray(0, control.left);
+    control.left -= part.length;
+    if (!control.skip) control.payload = Buffer.concat([control.payload, part]);
+    if (control.left === 0) this.endControl(control, frames);
+    return bytes.subarray(part.length);
+  }
+
+  private endControl({ type, payload }: NonNullable<SpdyParser['control']>, frames: SpdyFrame[]): void {
+    this.control = undefined;
+    if (type === GOAWAY) frames.push({ kind: 'goAway' });
+    else if (type === PING && payload.length >= 4) frames.push({ kind: 'ping', id: payload.readUInt32BE(0) });
+    else if (type === RST_STREAM && payload.length >= 8) {
+      frames.push({ kind: 'reset', streamId: payload.readUInt32BE(0) & 0x7fffffff, status: payload.readUInt32BE(4) });
+    }
+  }
+}
+
+function controlFrame(type: number, payload: Buffer): Buffer {
+  const header = Buffer.alloc(HEADER_BYTES);
+  header.writeUInt16BE(0x8000 | VERSION, 0);
+  header.writeUInt16BE(type, 2);
+  header.writeUInt32BE(payload.length, 4);
+  return Buffer.concat([header, payload]);
+}
+
+function headerBlock(name: string, value: string): Buffer {
+  const block = Buffer.alloc(4 + 4 + name.length + 4 + value.length);
+  block.writeUInt32BE(1, 0);
+  block.writeUInt32BE(name.length, 4);
+  block.write(name, 8, 'latin1');
+  block.writeUInt32BE(value.length, 8 + name.length);
+  block.write(value, 12 + name.length, 'latin1');
+  return block;
+}
+
+/**
+ * One more piece of the zlib stream that all headers of a connection share, stored and not compressed, so that it needs no
+ * state: RFC 1950 header before the first, an RFC 1951 block of type 0, and an empty one that makes the other side take it.
+ */
+function storedDeflate(bytes: Buffer, isFirst: boolean): Buffer {
+  const lengths = Buffer.alloc(5);
+  lengths.writeUInt16LE(bytes.length, 1);
+  lengths.writeUInt16LE(~bytes.length & 0xffff, 3);
+  const flush = Buffer.from([0, 0, 0, 0xff, 0xff]);
+  return Buffer.concat([isFirst ? Buffer.from([0x78, 0x01]) : Buffer.alloc(0), lengths, bytes, flush]);
+}

@@ -1,0 +1,54 @@
+import { closeSync, constants, openSync, readdirSync, readlinkSync, readSync } from 'node:fs';
+
+const CHUNK = Buffer.allocUnsafe(64 * 1024);
+
+/**
+ * Takes away the input that a command left unread when it ended. containerd 1.6 tells no exit code before it has handed all of
+ * it to the shim, and nobody empties that pipe any more; so we do.
+ * @param pipes - Those of that command and no other, from {@link inputPipes}.
+ */
+export function drainInput(pipes: readonly string[]): void {
+  for (const file of pipes) drain(file);
+}
+
+/**
+ * The pipes by which commands of a container get their input now.
+ * @param shimPid - Parent of the container's main process, which holds the pipes of its commands.
+ */
+export function inputPipes(shimPid: number): ReadonlySet<string> {
+  const directory = `/proc/${shimPid}/fd`;
+  const pipes = new Set<string>();
+  for (const name of namesIn(directory)) {
+    try {
+      const target = readlinkSync(`${directory}/${name}`);
+      if (target.endsWith('-stdin')) pipes.add(target);
+    } catch {
+      // closed meanwhile
+    }
+  }
+  return pipes;
+}
+
+function namesIn(directory: string): readonly string[] {
+  try {
+    return readdirSync(directory);
+  } catch {
+    return []; // it has ended
+  }
+}
+
+function drain(file: string): void {
+  let descriptor: number;
+  try {
+    descriptor = openSync(file, constants.O_RDONLY | constants.O_NONBLOCK);
+  } catch {
+    return; // not in our mount namespace, or gone
+  }
+  try {
+    while (readSync(descriptor, CHUNK) > 0);
+  } catch {
+    // empty for now
+  } finally {
+    closeSync(descriptor);
+  }
+}

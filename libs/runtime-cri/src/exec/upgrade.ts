@@ -1,0 +1,55 @@
+import { request } from 'node:http';
+import type { Duplex } from 'node:stream';
+import { CloudlessError, errorMessageOf } from '@cloudless/base';
+
+/** Ends of commands come as a `Status` with the exit code since this version. */
+const PROTOCOL = 'v4.channel.k8s.io';
+/** A refusal is one sentence. */
+const MAX_REFUSAL_BYTES = 4 * 1024;
+
+/**
+ * Connects to where a runtime streams a command.
+ * @throws kind `unavailable` when nobody answers there, `unimplemented` when it speaks another protocol, `internal` for a refusal.
+ */
+export function openStreams(url: string, signal: AbortSignal): Promise<{ readonly socket: Duplex; readonly head: Buffer }> {
+  const { protocol } = new URL(url);
+  if (protocol !== 'http:') {
+    return Promise.reject(
+      new CloudlessError(
+        'unimplemented',
+        `exec: the container runtime streams over ${protocol}: turn TLS of its streaming server off, as it is on this machine only`,
+      ),
+    );
+  }
+  return new Promise((resolve, reject) => {
+    const call = request(url, {
+      method: 'POST',
+      headers: { Connection: 'Upgrade', Upgrade: 'SPDY/3.1', 'X-Stream-Protocol-Version': PROTOCOL },
+      agent: false,
+      signal,
+    });
+    call.once('upgrade', (response, socket, head) => {
+      if (response.headers['x-stream-protocol-version'] === PROTOCOL) return resolve({ socket, head });
+      socket.destroy();
+      reject(new CloudlessError('unimplemented', `exec: the container runtime does not stream by ${PROTOCOL}`));
+    });
+    call.once('response', (response) => {
+      let text = '';
+      response.setEncoding('utf8').on('data', (part: string) => (text = (text + part).slice(0, MAX_REFUSAL_BYTES)));
+      response.once('close', () =>
+        reject(
+          new CloudlessError(
+            'internal',
+            `exec: the container runtime refused to stream (${response.statusCode}): ${text.trim()}`,
+          ),
+        ),
+      );
+    });
+    call.once('error', (cause) =>
+      reject(
+        new CloudlessError('unavailable', `exec: nobody streams at ${new URL(url).host}: ${errorMessageOf(cause)}`, { cause }),
+      ),
+    );
+    call.end();
+  });
+}

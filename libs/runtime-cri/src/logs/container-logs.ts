@@ -1,0 +1,110 @@
+import path from 'node:path';
+import { errorFields, errorKindOf, sleep, type Clock, type ContainerId, type Log, type StopSignal } from '@cloudless/base';
+import type { ContainerStatus, LogLine, LogRequest } from '@cloudless/runtime';
+import { closedError, type CriClient } from '../client/cri-client.js';
+import type { Inventory, Known } from '../containers/inventory.js';
+import type { Watcher } from '../containers/watcher.js';
+import { readLog } from './log-reader.js';
+import { rotateLog } from './log-rotation.js';
+
+/** Needs of {@link ContainerLogs}. */
+export interface ContainerLogsOptions {
+  readonly client: CriClient;
+  readonly inventory: Inventory;
+  readonly watcher: Watcher;
+  /** Holds one folder for each container. */
+  readonly directory: string;
+  /** Files kept per container, and the size at which a new one begins. */
+  readonly files: number;
+  readonly fileBytes: number;
+  readonly clock: Clock;
+  readonly log: Log;
+}
+
+/** A runtime writes the last lines of a container this long after it told the end, at most. */
+const LAST_LINES_MS = 150;
+/** How often a follower looks whether a runtime that is away has come back. */
+const AWAY_MS = 500;
+
+/** Logs of our containers: read, and kept from growing without bound. */
+export class ContainerLogs {
+  private readonly rotating = new Set<ContainerId>();
+
+  constructor(private readonly options: ContainerLogsOptions) {}
+
+  /** The lines of a log, see `ContainerRuntime.logs`. A runtime that goes away meanwhile does not end a follower. */
+  async *read(containerId: ContainerId, request: LogRequest, signal: StopSignal): AsyncGenerator<LogLine> {
+    const { client, inventory, directory } = this.options;
+    if (client.closed.aborted) throw closedError();
+    const { status } = inventory.find(containerId) ?? (await inventory.lookFor(containerId));
+    const isComplete = status.phase === 'exited';
+    if (isComplete) await this.lastLines(status);
+    const stop = new AbortController();
+    const end = (): void => stop.abort();
+    if (signal.aborted) end();
+    signal.addEventListener('abort', end, { once: true });
+    client.closed.addEventListener('abort', end, { once: true });
+    try {
+      const completed = (): Promise<void> => this.completed(containerId, stop.signal);
+      yield* readLog({ directory: path.join(directory, containerId), request, signal: stop.signal, isComplete, completed });
+    } finally {
+      end();
+      signal.removeEventListener('abort', end);
+      client.closed.removeEventListener('abort', end);
+    }
+    if (client.closed.aborted && !signal.aborted) throw closedError();
+  }
+
+  /** Rotates what has grown too large. */
+  async rotateAll(): Promise<void> {
+    const running = this.options.inventory.all().filter(({ status }) => status.phase === 'running');
+    await Promise.all(running.filter(({ status }) => !this.rotating.has(status.containerId)).map((each) => this.rotate(each)));
+  }
+
+  private async rotate({ runtimeId, status: { containerId } }: Known): Promise<void> {
+    const { client, clock, log, directory, files, fileBytes } = this.options;
+    const reopen = async (): Promise<void> => {
+      await client.quick('ReopenContainerLog', (calls, signal) =>
+        calls.reopenContainerLog({ containerId: runtimeId }, { signal }),
+      );
+    };
+    this.rotating.add(containerId);
+    try {
+      await rotateLog({ directory: path.join(directory, containerId), fileBytes, files, clock, reopen });
+    } catch (reason) {
+      // Removed meanwhile, or the runtime is away: the next turn sees.
+      if (errorKindOf(reason) !== 'unavailable' && this.options.inventory.find(containerId) !== undefined) {
+        log.warn('log not rotated', { containerId, ...errorFields(reason) });
+      }
+    } finally {
+      this.rotating.delete(containerId);
+    }
+  }
+
+  /** Resolves when the container has ended and its last lines are in the files; also when it was removed. */
+  private async completed(containerId: ContainerId, signal: AbortSignal): Promise<void> {
+    const { inventory, watcher, clock } = this.options;
+    while (!signal.aborted) {
+      const wait = inventory.ended(containerId);
+      signal.addEventListener('abort', wait.cancel, { once: true });
+      watcher.wake();
+      try {
+        const { status } = await inventory.lookFor(containerId);
+        return await this.lastLines(status.phase === 'exited' ? status : await wait.promise);
+      } catch (reason) {
+        if (errorKindOf(reason) === 'notFound' || signal.aborted) return;
+        if (errorKindOf(reason) !== 'unavailable') throw reason;
+        await sleep(clock, AWAY_MS, signal).catch(() => undefined);
+      } finally {
+        wait.cancel();
+        signal.removeEventListener('abort', wait.cancel);
+      }
+    }
+  }
+
+  private async lastLines({ finishedAtMs = 0 }: ContainerStatus): Promise<void> {
+    const { clock } = this.options;
+    const leftMs = finishedAtMs + LAST_LINES_MS - clock.wallTime();
+    if (leftMs > 0) await sleep(clock, Math.min(leftMs, LAST_LINES_MS));
+  }
+}

@@ -1,0 +1,103 @@
+import { MAX_LINE_BYTES, type LogLine, type LogStream } from '@cloudless/runtime';
+
+const LINE_FEED = 10;
+const SPACE = 32;
+/** Time, stream and tags are far shorter; what has no end of them by here is no entry. */
+const MAX_HEADER_BYTES = 256;
+const NONE = Buffer.alloc(0);
+
+/** What stands before the text of an entry. */
+interface Header {
+  readonly timeMs: number;
+  readonly stream: LogStream;
+  readonly partial: boolean;
+  /** Where the text begins. */
+  readonly length: number;
+}
+
+/**
+ * Parses the log file of a container, `time stream P|F text`, fed in any chunks. An entry longer than {@link MAX_LINE_BYTES}
+ * becomes several lines. What is no entry (torn by a crash or a full disk) is passed over and not counted.
+ * @see https://github.com/kubernetes/design-proposals-archive/blob/main/node/kubelet-cri-logging.md
+ */
+export class CriLogParser {
+  private rest: Buffer = NONE;
+  /** Of the entry whose first piece has been given out. */
+  private open: Header | undefined;
+  private skipping = false;
+
+  /** @param nextSequence - Sequence number of the first line. */
+  constructor(private nextSequence: bigint) {}
+
+  /** Sequence number of the line that comes next. */
+  get sequence(): bigint {
+    return this.nextSequence;
+  }
+
+  /** The lines that these bytes complete, in order. The chunk may be reused afterwards. */
+  feed(chunk: Uint8Array): readonly LogLine[] {
+    const bytes = Buffer.concat([this.rest, chunk]);
+    const lines: LogLine[] = [];
+    let start = 0;
+    for (let end = bytes.indexOf(LINE_FEED); end >= 0; end = bytes.indexOf(LINE_FEED, start)) {
+      this.entry(bytes.subarray(start, end), lines);
+      this.open = undefined;
+      this.skipping = false;
+      start = end + 1;
+    }
+    this.rest = this.beginning(bytes.subarray(start), lines);
+    return lines;
+  }
+
+  /** A whole entry, or the rest of one. */
+  private entry(bytes: Buffer, lines: LogLine[]): void {
+    if (this.skipping) return;
+    const header = this.open ?? parseHeader(bytes);
+    if (header === undefined) return;
+    const rest = this.pieces(header, this.open === undefined ? bytes.subarray(header.length) : bytes, lines);
+    this.push(header, rest, header.partial, lines);
+  }
+
+  /** An entry without its end: gives out what is too long to wait with. @returns What is left of it. */
+  private beginning(bytes: Buffer, lines: LogLine[]): Buffer {
+    if (this.skipping) return NONE;
+    const wasOpen = this.open !== undefined;
+    const header = this.open ?? parseHeader(bytes);
+    if (header === undefined) {
+      if (bytes.length <= MAX_HEADER_BYTES) return Buffer.from(bytes);
+      this.skipping = true;
+      return NONE;
+    }
+    const text = wasOpen ? bytes : bytes.subarray(header.length);
+    if (text.length <= MAX_LINE_BYTES) return Buffer.from(bytes);
+    this.open = header;
+    return Buffer.from(this.pieces(header, text, lines));
+  }
+
+  private pieces(header: Header, text: Buffer, lines: LogLine[]): Buffer {
+    let rest = text;
+    while (rest.length > MAX_LINE_BYTES) {
+      this.push(header, rest.subarray(0, MAX_LINE_BYTES), true, lines);
+      rest = rest.subarray(MAX_LINE_BYTES);
+    }
+    return rest;
+  }
+
+  private push({ timeMs, stream }: Header, text: Buffer, partial: boolean, lines: LogLine[]): void {
+    lines.push({ sequence: this.nextSequence, stream, timeMs, text: new Uint8Array(text), partial });
+    this.nextSequence += 1n;
+  }
+}
+
+function parseHeader(bytes: Buffer): Header | undefined {
+  const ends: number[] = [];
+  const last = Math.min(bytes.length, MAX_HEADER_BYTES);
+  for (let index = 0; index < last && ends.length < 3; index += 1) if (bytes[index] === SPACE) ends.push(index);
+  const [first, second, third] = ends;
+  if (first === undefined || second === undefined || third === undefined) return undefined;
+  const timeMs = Date.parse(bytes.toString('latin1', 0, first));
+  const stream = bytes.toString('latin1', first + 1, second);
+  const tag = bytes.toString('latin1', second + 1, third).split(':')[0];
+  if (Number.isNaN(timeMs) || (stream !== 'stdout' && stream !== 'stderr') || (tag !== 'P' && tag !== 'F')) return undefined;
+  return { timeMs, stream, partial: tag === 'P', length: third + 1 };
+}

@@ -1,0 +1,62 @@
+import { watch, type FSWatcher } from 'node:fs';
+import type { StopSignal } from '@cloudless/base';
+
+/** Wakes a follower when files of a directory changed, when nothing more will come, or when the follower is to end. */
+export class DirectoryChanges {
+  private readonly watcher: FSWatcher | undefined;
+  private changed = true;
+  private finished = false;
+  private failure: { readonly reason: unknown } | undefined;
+  private wake: (() => void) | undefined;
+  private readonly onChange = (): void => this.set(() => (this.changed = true));
+  private readonly onAbort = (): void => this.set(() => undefined);
+
+  constructor(
+    directory: string,
+    private readonly signal: StopSignal,
+  ) {
+    signal.addEventListener('abort', this.onAbort, { once: true });
+    try {
+      this.watcher = watch(directory, { persistent: false }, this.onChange);
+      this.watcher.on('error', this.onChange);
+    } catch {
+      this.watcher = undefined; // removed with its container: there is nothing to wait for
+      this.finished = true;
+    }
+  }
+
+  /** Nothing more comes once this has resolved; what it rejects with, the follower fails with. */
+  finishWith(end: Promise<void>): void {
+    end.then(
+      () => this.set(() => (this.finished = true)),
+      (reason: unknown) => this.set(() => (this.failure = { reason })),
+    );
+  }
+
+  /** Before a read: whether there may be more after it. */
+  take(): boolean {
+    this.changed = false;
+    return !this.finished;
+  }
+
+  /** After a read: waits until there is more to read; false when aborted. */
+  async next(): Promise<boolean> {
+    while (!this.changed && !this.finished && !this.signal.aborted && this.failure === undefined) {
+      await new Promise<void>((resolve) => (this.wake = resolve));
+    }
+    if (this.signal.aborted) return false;
+    if (this.failure !== undefined) throw this.failure.reason;
+    return true;
+  }
+
+  close(): void {
+    this.watcher?.close();
+    this.signal.removeEventListener('abort', this.onAbort);
+  }
+
+  private set(change: () => void): void {
+    change();
+    this.wake?.();
+    this.wake = undefined;
+  }
+}

@@ -1,0 +1,61 @@
+import { createReadStream, readdirSync } from 'node:fs';
+import path from 'node:path';
+import { LOG_FILE } from '../containers/request-config.js';
+import { CriLogParser } from './cri-log-parser.js';
+
+/**
+ * One file of a log. Rotated ones are named by the sequence number of their first line, so that a number means the same
+ * line for every reader, also after old files were removed.
+ * - `current`: the runtime writes it.
+ * - `closing`: it was rotated away, and the runtime may still write its last lines.
+ * - `closed`: it is as it will stay.
+ */
+export interface LogFile {
+  readonly file: string;
+  readonly state: 'current' | 'closing' | 'closed';
+  /** Sequence number of its first line; undefined for the current one, where it follows from the file before. */
+  readonly firstSequence: bigint | undefined;
+}
+
+const DIGITS = 20;
+const CLOSED = /^(\d{20})\.log$/;
+const CLOSING = /^(\d{20})\.closing$/;
+
+/** Name of the file whose first line has this number. */
+export function rotatedFile(directory: string, firstSequence: bigint, state: 'closing' | 'closed'): string {
+  return path.join(directory, `${String(firstSequence).padStart(DIGITS, '0')}.${state === 'closed' ? 'log' : 'closing'}`);
+}
+
+/** The files of a log, oldest first. */
+export function listLogFiles(directory: string): readonly LogFile[] {
+  let names: string[];
+  try {
+    names = readdirSync(directory).sort();
+  } catch {
+    return [];
+  }
+  const rotated = names.flatMap((name): LogFile[] => {
+    const closed = CLOSED.exec(name)?.[1];
+    const first = closed ?? CLOSING.exec(name)?.[1];
+    if (first === undefined) return [];
+    const state = closed === undefined ? 'closing' : 'closed';
+    return [{ file: path.join(directory, name), state, firstSequence: BigInt(first) }];
+  });
+  if (!names.includes(LOG_FILE)) return rotated;
+  return [...rotated, { file: path.join(directory, LOG_FILE), state: 'current', firstSequence: undefined }];
+}
+
+/** Counts of files that stay as they are; a few per container. */
+const counts = new Map<string, bigint>();
+const MAX_COUNTS = 4_096;
+
+/** Sequence number that the line after a closed file has. */
+export async function sequenceAfter({ file, firstSequence = 1n }: LogFile): Promise<bigint> {
+  const known = counts.get(file);
+  if (known !== undefined) return firstSequence + known;
+  const parser = new CriLogParser(firstSequence);
+  for await (const chunk of createReadStream(file)) parser.feed(chunk as Buffer);
+  if (counts.size >= MAX_COUNTS) counts.clear();
+  counts.set(file, parser.sequence - firstSequence);
+  return parser.sequence;
+}

@@ -1,0 +1,183 @@
+import { appendFileSync, mkdtempSync, readdirSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
+import { CloudlessError, sleep } from '@cloudless/base';
+import type { LogLine, LogRequest } from '@cloudless/runtime';
+import { realClock } from '../testing/system.js';
+import { readLog } from './log-reader.js';
+import { rotateLog } from './log-rotation.js';
+import { PartialEnds } from './partial-ends.js';
+
+const never = new AbortController().signal;
+let directory: string;
+let current: string;
+
+beforeEach(() => {
+  directory = mkdtempSync(path.join(tmpdir(), 'cloudless-cri-log-'));
+  current = path.join(directory, '0.log');
+});
+afterEach(() => rmSync(directory, { recursive: true, force: true }));
+
+const entry = (text: string, tag = 'F', stream = 'stdout'): string => `2026-01-01T00:00:00.000000001Z ${stream} ${tag} ${text}\n`;
+const write = (from: number, to: number): void => {
+  for (let line = from; line <= to; line += 1) appendFileSync(current, entry(`line ${line}`));
+};
+const reopen = async (): Promise<void> => writeFileSync(current, '', { flag: 'a' });
+const rotate = (overrides: Partial<Parameters<typeof rotateLog>[0]> = {}): Promise<void> =>
+  rotateLog({ directory, fileBytes: 10, files: 3, clock: realClock, reopen, ...overrides });
+const shown = ({ sequence, text }: LogLine): string => `${sequence} ${new TextDecoder().decode(text)}`;
+const wanted = (from: number, to: number): readonly string[] =>
+  Array.from({ length: to - from + 1 }, (_, index) => `${from + index} line ${from + index}`);
+
+async function read(request: Partial<LogRequest> = {}, isComplete = true): Promise<readonly string[]> {
+  const lines: string[] = [];
+  const options = {
+    directory,
+    request: { follow: false, ...request },
+    signal: never,
+    isComplete,
+    completed: () => Promise.resolve(),
+  };
+  for await (const line of readLog(options)) lines.push(shown(line));
+  return lines;
+}
+
+describe('rotation', () => {
+  it('keeps the numbers of lines, also when old files are gone', async () => {
+    for (let file = 0; file < 5; file += 1) {
+      write(file * 10 + 1, file * 10 + 10);
+      await rotate();
+    }
+    write(51, 53);
+    expect(readdirSync(directory).sort()).toEqual(['0.log', `${'31'.padStart(20, '0')}.log`, `${'41'.padStart(20, '0')}.log`]);
+    expect(await read()).toEqual(wanted(31, 53));
+    expect(await read({ tailLines: 5 })).toEqual(wanted(49, 53));
+    expect(await read({ tailLines: 1 })).toEqual(wanted(53, 53));
+    expect(await read({ afterSequence: 45n })).toEqual(wanted(46, 53));
+    expect(await read({ afterSequence: 5n })).toEqual(wanted(31, 53));
+  });
+
+  it('leaves a small log alone', async () => {
+    write(1, 1);
+    await rotate({ fileBytes: 10_000 });
+    expect(readdirSync(directory)).toEqual(['0.log']);
+  });
+
+  it('goes on with what a crash left half done', async () => {
+    write(1, 3);
+    renameSync(current, path.join(directory, `${'1'.padStart(20, '0')}.closing`));
+    expect(await read()).toEqual(wanted(1, 3));
+    await rotate({ fileBytes: 10_000 });
+    write(4, 5);
+    expect(await read()).toEqual(wanted(1, 5));
+    rmSync(current);
+    await rotate();
+    expect(readdirSync(directory)).toContain('0.log');
+  });
+
+  it('waits with the new name while the runtime is away, and not for a container that has ended', async () => {
+    write(1, 3);
+    const away = async (): Promise<void> => {
+      throw new CloudlessError('unavailable', 'away');
+    };
+    await expect(rotate({ reopen: away })).rejects.toThrow('away');
+    expect(readdirSync(directory)).toEqual([`${'1'.padStart(20, '0')}.closing`]);
+    const ended = async (): Promise<void> => {
+      throw new CloudlessError('internal', 'container is not running');
+    };
+    await rotate({ reopen: ended });
+    expect(readdirSync(directory)).toEqual([`${'1'.padStart(20, '0')}.log`]);
+    expect(await read()).toEqual(wanted(1, 3));
+  });
+});
+
+describe('following', () => {
+  it('takes each line once through rotations, also those that a runtime writes late into the old file', async () => {
+    let complete = (): void => undefined;
+    const completed = new Promise<void>((resolve) => (complete = resolve));
+    write(1, 3);
+    const options = { directory, request: { follow: true }, signal: never, isComplete: false, completed: () => completed };
+    const lines = readLog(options);
+    const seen: string[] = [];
+    const take = async (count: number): Promise<void> => {
+      while (seen.length < count) seen.push(shown((await lines.next()).value as LogLine));
+    };
+    await take(2);
+    await rotate({
+      reopen: async () => {
+        await reopen();
+        write(5, 6);
+        await sleep(realClock, 30); // time for a reader to run ahead
+        expect(await read({ tailLines: 2 }, false)).toEqual(wanted(2, 3));
+        appendFileSync(path.join(directory, `${'1'.padStart(20, '0')}.closing`), entry('line 4'));
+      },
+    });
+    await take(6);
+    write(7, 9);
+    await rotate();
+    write(10, 10);
+    await take(10);
+    complete();
+    expect(await lines.next()).toMatchObject({ done: true });
+    expect(seen).toEqual(wanted(1, 10));
+  });
+
+  it('fails as the wait for the end fails, and ends with its signal', async () => {
+    write(1, 1);
+    const failing = {
+      directory,
+      request: { follow: true },
+      signal: never,
+      isComplete: false,
+      completed: () => Promise.reject(new Error('broken')),
+    };
+    const reader = readLog(failing);
+    expect(shown((await reader.next()).value as LogLine)).toBe('1 line 1');
+    await expect(reader.next()).rejects.toThrow('broken');
+    const leave = new AbortController();
+    const left = readLog({ ...failing, signal: leave.signal, completed: () => new Promise<void>(() => undefined) });
+    await left.next();
+    const waiting = left.next();
+    leave.abort();
+    expect(await waiting).toMatchObject({ done: true });
+  });
+});
+
+describe('the last line without a line end', () => {
+  const line = (sequence: number, stream: 'stdout' | 'stderr', partial: boolean): LogLine => ({
+    ...{ sequence: BigInt(sequence), stream, partial, timeMs: 0, text: new Uint8Array(0) },
+  });
+  const run = (lines: readonly LogLine[], isComplete: boolean): readonly (readonly [bigint, boolean])[] => {
+    const ends = new PartialEnds();
+    return [...lines.flatMap((each) => ends.push(each)), ...ends.finish(isComplete)].map(({ sequence, partial }) => [
+      sequence,
+      partial,
+    ]);
+  };
+
+  it.each([
+    { name: 'ends with the container', lines: [line(1, 'stdout', true)], complete: true, partial: [false] },
+    { name: 'goes on while it runs', lines: [line(1, 'stdout', true)], complete: false, partial: [true] },
+    {
+      name: 'goes on in the next',
+      lines: [line(1, 'stdout', true), line(2, 'stdout', false)],
+      complete: true,
+      partial: [true, false],
+    },
+    {
+      name: 'of each stream',
+      lines: [line(1, 'stdout', true), line(2, 'stderr', true)],
+      complete: true,
+      partial: [false, false],
+    },
+    {
+      name: 'stays in order',
+      lines: [line(1, 'stdout', true), line(2, 'stderr', false), line(3, 'stderr', false)],
+      complete: true,
+      partial: [true, false, false],
+    },
+  ])('$name', ({ lines, complete, partial }) => {
+    expect(run(lines, complete)).toEqual(partial.map((each, index) => [BigInt(index + 1), each]));
+  });
+});

@@ -1,0 +1,51 @@
+import { rename, rm, stat } from 'node:fs/promises';
+import { errorKindOf, sleep, type Clock } from '@cloudless/base';
+import { listLogFiles, rotatedFile, sequenceAfter, type LogFile } from './log-files.js';
+
+/** A runtime takes this long at most to write its last lines into a file that it was told to leave. */
+const SETTLE_MS = 250;
+
+/** Needs of {@link rotateLog}. */
+export interface RotationOptions {
+  readonly directory: string;
+  /** A file of more bytes is rotated. */
+  readonly fileBytes: number;
+  /** Files kept, the current one among them. */
+  readonly files: number;
+  readonly clock: Clock;
+  /** Tells the runtime to open the log anew. */
+  readonly reopen: () => Promise<void>;
+}
+
+/**
+ * Rotates the log of a running container when it is time. Safe to repeat after a crash at any point: what was begun is
+ * finished first. Not safe to run twice at the same time.
+ */
+export async function rotateLog(options: RotationOptions): Promise<void> {
+  const { directory, fileBytes } = options;
+  const files = listLogFiles(directory);
+  const begun = files.filter(({ state }) => state === 'closing');
+  if (begun.length > 0) return finish(options, begun);
+  const current = files.find(({ state }) => state === 'current');
+  if (current === undefined) return files.length === 0 ? undefined : options.reopen();
+  const found = await stat(current.file).catch(() => undefined);
+  if (found === undefined || found.size <= fileBytes) return;
+  const before = files.findLast(({ state }) => state === 'closed');
+  const firstSequence = before === undefined ? 1n : await sequenceAfter(before);
+  const closing: LogFile = { file: rotatedFile(directory, firstSequence, 'closing'), state: 'closing', firstSequence };
+  await rename(current.file, closing.file);
+  await finish(options, [closing]);
+}
+
+async function finish({ directory, files, clock, reopen }: RotationOptions, begun: readonly LogFile[]): Promise<void> {
+  try {
+    await reopen();
+  } catch (reason) {
+    if (errorKindOf(reason) === 'unavailable') throw reason; // it writes on into the old file: the next turn tries again
+    // The container has ended: nobody writes any more.
+  }
+  await sleep(clock, SETTLE_MS);
+  for (const { file, firstSequence = 1n } of begun) await rename(file, rotatedFile(directory, firstSequence, 'closed'));
+  const closed = listLogFiles(directory).filter(({ state }) => state === 'closed');
+  for (const { file } of closed.slice(0, Math.max(0, closed.length - (files - 1)))) await rm(file, { force: true });
+}

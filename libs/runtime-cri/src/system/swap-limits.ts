@@ -1,0 +1,22 @@
+import { existsSync, readdirSync } from 'node:fs';
+import path from 'node:path';
+
+/** Where Linux shows its control groups. */
+const ROOT = '/sys/fs/cgroup';
+
+/**
+ * Whether the kernel can keep a group from swapping, so that a memory limit is one. A runtime that is asked for more than the
+ * kernel has does not start the container.
+ * @see Linux kernel, Documentation/admin-guide/cgroup-v1/memory.rst, "memory.memsw.limit_in_bytes"; cgroup-v2.rst,
+ *   "memory.swap.max" (in every group but the root)
+ */
+export function canLimitSwap(root = ROOT): boolean {
+  if (existsSync(path.join(root, 'memory', 'memory.memsw.limit_in_bytes'))) return true;
+  try {
+    return readdirSync(root, { withFileTypes: true }).some(
+      (entry) => entry.isDirectory() && existsSync(path.join(root, entry.name, 'memory.swap.max')),
+    );
+  } catch {
+    return false;
+  }
+}

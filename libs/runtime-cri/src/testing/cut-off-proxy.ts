@@ -1,0 +1,39 @@
+import { rmSync } from 'node:fs';
+import { connect, createServer, type Server, type Socket } from 'node:net';
+
+/** Stands before a runtime's socket, so that a test can take the runtime away without ending it for others. */
+export class CutOffProxy {
+  private readonly sockets = new Set<Socket>();
+  private server: Server | undefined;
+
+  constructor(
+    readonly socketPath: string,
+    private readonly behind: string,
+  ) {}
+
+  async listen(): Promise<void> {
+    const server = (this.server = createServer((near) => {
+      const far = connect(this.behind);
+      for (const socket of [near, far]) {
+        this.sockets.add(socket);
+        socket.on('error', () => undefined);
+        socket.once('close', () => {
+          this.sockets.delete(socket);
+          near.destroy();
+          far.destroy();
+        });
+      }
+      near.pipe(far).pipe(near);
+    }));
+    await new Promise<void>((resolve) => server.listen(this.socketPath, resolve));
+  }
+
+  /** Nobody answers from here on, until it listens again. */
+  async cut(): Promise<void> {
+    const closed = new Promise<void>((resolve) => (this.server === undefined ? resolve() : this.server.close(() => resolve())));
+    for (const socket of this.sockets) socket.destroy();
+    await closed;
+    this.server = undefined;
+    rmSync(this.socketPath, { force: true });
+  }
+}

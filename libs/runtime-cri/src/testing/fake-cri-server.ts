@@ -1,0 +1,229 @@
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { createServer, type Http2Server, type ServerHttp2Session } from 'node:http2';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { create, type MessageInitShape } from '@bufbuild/protobuf';
+import { Code, ConnectError, type ConnectRouter, type ServiceImpl } from '@connectrpc/connect';
+import { connectNodeAdapter } from '@connectrpc/connect-node';
+import {
+  ContainerSchema,
+  ContainerState,
+  type ContainerStatusSchema,
+  ImageService,
+  PodSandboxSchema,
+  RuntimeService,
+  type Container,
+  type ContainerConfig,
+  type PodSandbox,
+  type PodSandboxConfig,
+} from '../gen/runtime/v1/api_pb.js';
+
+/** One container of the fake. */
+export interface FakeContainer {
+  readonly id: string;
+  readonly podSandboxId: string;
+  readonly config: ContainerConfig;
+  state: ContainerState;
+  createdAt: bigint;
+  finishedAt: bigint;
+  exitCode: number;
+  reason: string;
+  pid: number;
+}
+
+type Calls = Partial<ServiceImpl<typeof RuntimeService>>;
+type ImageCalls = Partial<ServiceImpl<typeof ImageService>>;
+
+/** A container runtime in memory behind a real Unix socket. It runs nothing; tests say what happens. */
+export class FakeCriServer {
+  readonly home = mkdtempSync(path.join(tmpdir(), 'cloudless-fake-cri-'));
+  readonly socketPath = path.join(this.home, 'cri.sock');
+  readonly logDirectory = path.join(this.home, 'logs');
+  readonly sandboxes = new Map<string, { readonly config: PodSandboxConfig; readonly createdAt: bigint }>();
+  readonly containers = new Map<string, FakeContainer>();
+  readonly images = new Set<string>();
+  /** Names of all calls, in order. */
+  readonly calls: string[] = [];
+  /** Put in place of the calls of the fake, by name. */
+  readonly overrides: Calls = {};
+  readonly imageOverrides: ImageCalls = {};
+  private readonly sessions = new Set<ServerHttp2Session>();
+  private readonly eventListeners = new Set<() => void>();
+  private server: Http2Server | undefined;
+  private made = 0;
+
+  /** Listens, again after {@link FakeCriServer.away}. What it holds is as it was. */
+  async listen(): Promise<void> {
+    const server = (this.server = createServer(connectNodeAdapter({ routes: (router) => this.routes(router) })));
+    server.on('session', (session) => {
+      this.sessions.add(session);
+      session.once('close', () => this.sessions.delete(session));
+    });
+    await new Promise<void>((resolve) => server.listen(this.socketPath, resolve));
+  }
+
+  /** Breaks all connections and listens no more. */
+  async away(): Promise<void> {
+    for (const session of this.sessions) session.destroy();
+    await new Promise<void>((resolve) => (this.server === undefined ? resolve() : this.server.close(() => resolve())));
+    this.server = undefined;
+    rmSync(this.socketPath, { force: true });
+  }
+
+  async dispose(): Promise<void> {
+    await this.away();
+    rmSync(this.home, { recursive: true, force: true });
+  }
+
+  /** A sandbox, perhaps of somebody else. */
+  addSandbox(config: PodSandboxConfig, createdAt = nanos()): string {
+    const id = `sandbox-${(this.made += 1)}`;
+    this.sandboxes.set(id, { config, createdAt });
+    return id;
+  }
+
+  /** The container ends. */
+  exit(container: FakeContainer, exitCode: number, reason = exitCode === 0 ? 'Completed' : 'Error'): void {
+    Object.assign(container, { state: ContainerState.CONTAINER_EXITED, finishedAt: nanos(), exitCode, reason, pid: 0 });
+    for (const listener of this.eventListeners) listener();
+  }
+
+  /** The only container. */
+  get only(): FakeContainer {
+    const [first] = this.containers.values();
+    if (first === undefined) throw new Error('there is no container');
+    return first;
+  }
+
+  /** Writes the log of a container, as entries of the interface. */
+  writeLog(container: FakeContainer, text: string, flag = 'a'): void {
+    const directory = this.sandboxes.get(container.podSandboxId)?.config.logDirectory ?? '';
+    mkdirSync(directory, { recursive: true });
+    writeFileSync(path.join(directory, container.config.logPath), text, { flag });
+  }
+
+  private routes(router: ConnectRouter): void {
+    router.service(RuntimeService, this.recorded({ ...this.runtimeCalls(), ...this.overrides }));
+    router.service(ImageService, this.recorded({ ...this.imageCalls(), ...this.imageOverrides }));
+  }
+
+  private recorded<Service extends object>(calls: Service): Service {
+    const entries = Object.entries(calls) as [string, (...args: unknown[]) => unknown][];
+    return Object.fromEntries(
+      entries.map(([name, call]) => [
+        name,
+        (...args: unknown[]) => {
+          this.calls.push(name);
+          return call(...args);
+        },
+      ]),
+    ) as Service;
+  }
+
+  private imageCalls(): ImageCalls {
+    return {
+      imageStatus: ({ image }) => (this.images.has(image?.image ?? '') ? { image: { id: `sha256:${image?.image}` } } : {}),
+      pullImage: ({ image }) => {
+        this.images.add(image?.image ?? '');
+        return { imageRef: `sha256:${image?.image}` };
+      },
+    };
+  }
+
+  private runtimeCalls(): Calls {
+    return {
+      version: () => ({ version: '0.1.0', runtimeName: 'fake', runtimeVersion: '1.0', runtimeApiVersion: 'v1' }),
+      runPodSandbox: ({ config }) => ({ podSandboxId: this.addSandbox(needed(config)) }),
+      stopPodSandbox: () => ({}),
+      removePodSandbox: ({ podSandboxId }) => {
+        this.sandboxes.delete(podSandboxId);
+        for (const { id, podSandboxId: of } of this.containers.values()) if (of === podSandboxId) this.containers.delete(id);
+        return {};
+      },
+      podSandboxStatus: ({ podSandboxId }) => ({ status: { id: podSandboxId, network: { ip: '10.0.0.7' } } }),
+      // Gives out more than was asked for: filters of a runtime are not what keeps us from others.
+      listPodSandbox: () => ({ items: [...this.sandboxes].map(([id, each]) => toSandbox(id, each)) }),
+      listContainers: () => ({ containers: [...this.containers.values()].map(toContainer) }),
+      createContainer: ({ podSandboxId, config }) => ({ containerId: this.create(podSandboxId, needed(config)) }),
+      startContainer: ({ containerId }) => {
+        const container = this.find(containerId);
+        Object.assign(container, { state: ContainerState.CONTAINER_RUNNING, pid: process.pid });
+        return {};
+      },
+      stopContainer: ({ containerId, timeout }) => {
+        if (timeout === 0n) this.exit(this.find(containerId), 137);
+        return {};
+      },
+      containerStatus: ({ containerId }) => toStatus(this.find(containerId)),
+      reopenContainerLog: ({ containerId }) => {
+        this.writeLog(this.find(containerId), '');
+        return {};
+      },
+      getContainerEvents: async function* (this: FakeCriServer, _: unknown, { signal }: { readonly signal: AbortSignal }) {
+        let wake = (): void => undefined;
+        const listener = (): void => wake();
+        this.eventListeners.add(listener);
+        signal.addEventListener('abort', listener);
+        while (!signal.aborted) {
+          await new Promise<void>((resolve) => (wake = resolve));
+          if (!signal.aborted) yield { containerId: 'some' };
+        }
+      }.bind(this),
+    };
+  }
+
+  private create(podSandboxId: string, config: ContainerConfig): string {
+    const id = `container-${(this.made += 1)}`;
+    const state = ContainerState.CONTAINER_CREATED;
+    this.containers.set(id, {
+      id,
+      podSandboxId,
+      config,
+      state,
+      createdAt: nanos(),
+      finishedAt: 0n,
+      exitCode: 0,
+      reason: '',
+      pid: 0,
+    });
+    return id;
+  }
+
+  private find(id: string): FakeContainer {
+    const found = this.containers.get(id);
+    if (found === undefined) throw new ConnectError(`container ${id} not found`, Code.NotFound);
+    return found;
+  }
+}
+
+function needed<Value>(value: Value | undefined): Value {
+  if (value === undefined) throw new ConnectError('config is missing', Code.InvalidArgument);
+  return value;
+}
+
+function nanos(): bigint {
+  return BigInt(Date.now()) * 1_000_000n;
+}
+
+function toSandbox(
+  id: string,
+  { config, createdAt }: { readonly config: PodSandboxConfig; readonly createdAt: bigint },
+): PodSandbox {
+  return create(PodSandboxSchema, { id, createdAt, labels: config.labels, annotations: config.annotations });
+}
+
+function toContainer({ id, podSandboxId, config, state }: FakeContainer): Container {
+  return create(ContainerSchema, { id, podSandboxId, state, labels: config.labels, annotations: config.annotations });
+}
+
+function toStatus({ id, config, pid, ...rest }: FakeContainer): {
+  readonly status: MessageInitShape<typeof ContainerStatusSchema>;
+  readonly info: Record<string, string>;
+} {
+  const { state, createdAt, finishedAt, exitCode, reason } = rest;
+  const { labels, annotations } = config;
+  return {
+    status: { id, state, createdAt, finishedAt, exitCode, reason, labels, annotations },
+    info: { info: JSON.stringify({ pid }) },
+  };
+}

@@ -1,0 +1,127 @@
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { randomHex, silentLog, sleep, type ContainerId } from '@cloudless/base';
+import type { ContainerRuntime } from '@cloudless/runtime';
+import { behaviourScript, type Behaviour, type RuntimeMachine } from '@cloudless/runtime/conformance';
+import { openCriRuntime, type CriRuntimeOptions } from '../index.js';
+import { isThere, readProcesses } from '../system/host-processes.js';
+import { realClock, realRandom } from './system.js';
+
+/** Where the tests find a container runtime; they may make and remove containers there, with labels of their own. */
+export const SOCKET = process.env['CLOUDLESS_CRI_SOCKET'];
+/** An image with busybox's shell and tools. */
+export const TEST_IMAGE = process.env['CLOUDLESS_CRI_TEST_IMAGE'] ?? 'busybox:1';
+/** Why tests against a real runtime cannot run; undefined: they can. */
+export const WHY_NOT =
+  SOCKET === undefined
+    ? 'CLOUDLESS_CRI_SOCKET is not set'
+    : process.getuid?.() === 0
+      ? undefined
+      : 'only root sees the processes of containers';
+/** Where behaviours leave their files, in each container. */
+const SCRATCH = '/tmp';
+const CHILD = 'CLOUDLESS_TEST_CHILD';
+const SIZE_ARRIVES = '[ -t 0 ] && sleep 0.3 && until [ -n "$(stty size 2>/dev/null)" ]; do sleep 0.02; done';
+const LOOK_MS = 10;
+
+/** A machine with real containers. */
+export interface RealCriMachine extends RuntimeMachine {
+  readonly options: CriRuntimeOptions;
+}
+
+/** Opens a runtime with an owner of its own, so that tests at the same time do not see each other. */
+export async function openRealCriMachine(overrides: Partial<CriRuntimeOptions> = {}): Promise<RealCriMachine> {
+  const home = mkdtempSync(path.join(tmpdir(), 'cloudless-cri-'));
+  const mark = randomHex(realRandom, 6);
+  const options: CriRuntimeOptions = {
+    socketPath: SOCKET ?? '',
+    owner: { cluster: `test-${mark}`, node: 'here' },
+    logDirectory: path.join(home, 'logs'),
+    clock: realClock,
+    log: silentLog,
+    logFileBytes: 64 * 1024,
+    logCheckMs: 20,
+    ...overrides,
+  };
+  let runtime = await openCriRuntime(options);
+  const observer = await openCriRuntime({ ...options, logCheckMs: 3_600_000 });
+  const children = (name: string): number => readProcesses().filter(({ pid }) => isChild(pid, `${mark}-${name}-`)).length;
+  return {
+    options,
+    image: TEST_IMAGE,
+    get runtime() {
+      return runtime;
+    },
+    command: (behaviour) => commandOf(behaviour, mark),
+    openGate: async (name) => {
+      for (const { pid } of await observer.list()) openIn(pid, name);
+    },
+    childStarted: (name) => until(() => children(name) > 0),
+    childEnded: (name) => until(() => children(name) === 0),
+    reopen: async () => {
+      await runtime.close();
+      runtime = await openCriRuntime(options);
+      return runtime;
+    },
+    elapse: async () => undefined,
+    dispose: async () => {
+      await runtime.close();
+      await removeAll(observer);
+      await observer.close();
+      rmSync(home, { recursive: true, force: true });
+    },
+  };
+}
+
+/** Resolves when a condition holds that only the operating system knows of. */
+export async function until(condition: () => boolean): Promise<void> {
+  while (!condition()) await sleep(realClock, LOOK_MS);
+}
+
+/** Ends and removes everything that a runtime has. */
+export async function removeAll(runtime: ContainerRuntime): Promise<void> {
+  await Promise.all(
+    (await runtime.list()).map(async ({ containerId }: { readonly containerId: ContainerId }) => {
+      await runtime.stop(containerId, 0);
+      await runtime.remove(containerId);
+    }),
+  );
+}
+
+/**
+ * The behaviour as a command of an image with a shell. Two things are not as on a host: nobody in a container can kill its
+ * first process, so one that ends itself runs below a shell that passes its code on; and a size comes to a terminal by a
+ * way of its own, so it may come a moment later than input that was sent after it, or than the command began.
+ */
+function commandOf(behaviour: Behaviour, mark: string): readonly string[] {
+  const names = behaviour.flatMap((step) => (step.step === 'child' ? [step.name] : []));
+  const script = [
+    `mkdir -p ${SCRATCH}`,
+    `export ${CHILD}=${names.map((name) => `${mark}-${name}-`).join('')}`,
+    ...behaviour.flatMap((step) => [...(step.step === 'writeSize' ? [SIZE_ARRIVES] : []), behaviourScript([step], SCRATCH)]),
+  ].join('\n');
+  if (!behaviour.some(({ step }) => step === 'die')) return ['/bin/sh', '-c', script];
+  return ['/bin/sh', '-c', '/bin/sh -c "$0"; exit $?', script];
+}
+
+/** The container may not have made the folder yet, if its image has none. */
+function openIn(pid: number | undefined, name: string): void {
+  if (pid === undefined) return; // it has ended
+  const directory = `/proc/${pid}/root${SCRATCH}`;
+  try {
+    mkdirSync(directory, { recursive: true });
+    writeFileSync(path.join(directory, `gate-${name}`), '');
+  } catch (reason) {
+    if (isThere(pid)) throw reason;
+  }
+}
+
+function isChild(pid: number, mark: string): boolean {
+  try {
+    if (!readFileSync(`/proc/${pid}/cmdline`, 'latin1').includes('sleep\x003600')) return false;
+    return readFileSync(`/proc/${pid}/environ`, 'latin1').includes(mark);
+  } catch {
+    return false;
+  }
+}
