@@ -1,3 +1,4 @@
+import { setTimeout as delay } from 'node:timers/promises';
 import { copyFile, mkdtemp, readFile, readdir, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -13,6 +14,8 @@ const OUTER_MIB = 80;
 const INNER_MIB = 48;
 /** From a process that should say nothing any more. */
 const MORE_ACKS = 500;
+/** After so long without power a writer is taken for one that waits for the disk for ever; what it was told till then is judged. */
+const NO_ANSWER_MS = 5_000;
 
 /**
  * A machine whose disk is a file on another file system: what the machine's kernel keeps in memory is in the mounted inner one,
@@ -119,7 +122,12 @@ async function writeUntilCut(
     // What runs on without power can flush nothing: one that acknowledges all the same is caught.
     const enough = acks + MORE_ACKS;
     if (moment === 'running')
-      await Promise.race([child.exited, child.line((line) => line.startsWith('ack') && ++acks >= enough)]);
+      await Promise.race([
+        child.exited,
+        child.line((line) => line.startsWith('ack') && ++acks >= enough),
+        // A flush that never comes back acknowledges nothing either.
+        delay(NO_ANSWER_MS, undefined, { ref: false }),
+      ]);
   } finally {
     await child.kill('SIGKILL');
   }
