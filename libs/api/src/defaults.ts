@@ -136,11 +136,20 @@ function fillDisconnect(disconnect: Disconnect): void {
 
 /** The replica template: the spec with its defaults, without what a new version is not needed for. */
 export function toTemplate(spec: WorkloadSpec): WorkloadSpec {
-  const template = withDefaults(spec);
-  delete template.replicas;
-  delete template.rollout;
-  delete template.disconnect;
-  return template;
+  return withoutSettings(withDefaults(spec));
+}
+
+/** The part of a spec that a version keeps, as it was written: without the defaults. */
+export function templatePart(spec: WorkloadSpec): WorkloadSpec {
+  return withoutSettings(clone(WorkloadSpecSchema, spec));
+}
+
+/** Takes out, in place, what a new version is not needed for. */
+function withoutSettings(spec: WorkloadSpec): WorkloadSpec {
+  delete spec.replicas;
+  delete spec.rollout;
+  delete spec.disconnect;
+  return spec;
 }
 
 /** What a spec must find on a node, as the scheduler filters by. */

@@ -2,7 +2,16 @@ export * from './gen.js';
 export { createAdminClient, createAgentClient, createCoordinatorClient } from './clients.js';
 export type { AdminClient, AgentClient, CoordinatorClient } from './clients.js';
 export { FIRST_MESSAGE_WITHIN_MS, firstMessage, windowCostOf } from './client-stream.js';
-export { DEFAULTS, capabilitiesOf, disconnectTimesOf, namespaceOf, portNameOf, toTemplate, withDefaults } from './defaults.js';
+export {
+  DEFAULTS,
+  capabilitiesOf,
+  disconnectTimesOf,
+  namespaceOf,
+  portNameOf,
+  templatePart,
+  toTemplate,
+  withDefaults,
+} from './defaults.js';
 export type { DisconnectTimes } from './defaults.js';
 export { traceIdOf } from './trace-parent.js';
 export { codeName, codeOfKind, createErrorInterceptor, fromConnectError, kindOfCode, toConnectError } from './errors.js';

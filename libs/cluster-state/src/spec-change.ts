@@ -1,6 +1,6 @@
 import { clone, create, equals } from '@bufbuild/protobuf';
 import { timestampFromMs } from '@bufbuild/protobuf/wkt';
-import { Rollout_Strategy as Strategy, WorkloadSpecSchema, toTemplate, type WorkloadSpec } from '@cloudless/api';
+import { Rollout_Strategy as Strategy, WorkloadSpecSchema, templatePart, toTemplate, type WorkloadSpec } from '@cloudless/api';
 import {
   VersionRecordSchema,
   WorkloadRecordSchema,
@@ -86,13 +86,4 @@ export function specOfVersion(present: WorkloadSpec, { asWritten, template }: Ve
   if (present.rollout !== undefined) spec.rollout = present.rollout;
   if (present.disconnect !== undefined) spec.disconnect = present.disconnect;
   return spec;
-}
-
-/** What a version keeps of a spec, without the defaults. */
-function templatePart(spec: WorkloadSpec): WorkloadSpec {
-  const part = clone(WorkloadSpecSchema, spec);
-  delete part.replicas;
-  delete part.rollout;
-  delete part.disconnect;
-  return part;
 }

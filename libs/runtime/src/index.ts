@@ -23,3 +23,5 @@ export type { SplitLine } from './line-splitter.js';
 export { selectsLine } from './log-selection.js';
 export { PushQueue } from './push-queue.js';
 export type { PushQueueOptions } from './push-queue.js';
+export { wholeInput, writeInTurn } from './exec-input.js';
+export type { FrameSink } from './exec-input.js';

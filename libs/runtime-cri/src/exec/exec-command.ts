@@ -9,12 +9,12 @@ import {
   type Log,
   type StopSignal,
 } from '@cloudless/base';
-import type { ExecEvent, ExecRequest } from '@cloudless/runtime';
+import { writeInTurn, type ExecEvent, type ExecRequest } from '@cloudless/runtime';
 import type { CriClient } from '../client/cri-client.js';
 import { pidNamespaceOf, readProcess, type HostProcess } from '../system/host-processes.js';
 import { commandLineFor } from './command-line.js';
 import type { CommandRecords } from './command-records.js';
-import { ExecInputSender, resizeFrame, write } from './exec-input.js';
+import { ExecInputSender, resizeFrame } from './exec-input.js';
 import { execFailure, exitCodeFrom } from './exec-outcome.js';
 import { commandsIn, identityOf, newCommand } from './exec-processes.js';
 import type { Turns } from './turns.js';
@@ -179,7 +179,7 @@ class RunningCommand {
     const open = async (name: string): Promise<number> => {
       const { streamId, frame } = this.streams.open('streamtype', name);
       this.names.set(streamId, name);
-      await write(socket, frame);
+      await writeInTurn(socket, frame);
       return streamId;
     };
     await open('error');
@@ -197,7 +197,7 @@ class RunningCommand {
   private async keepSize(socket: Duplex, frame: Buffer): Promise<void> {
     for (const delayMs of SIZE_DELAYS_MS) {
       if (this.hasEnded || this.input.wasResized || socket.destroyed) return;
-      await write(socket, frame);
+      await writeInTurn(socket, frame);
       await sleep(this.options.clock, delayMs);
     }
   }

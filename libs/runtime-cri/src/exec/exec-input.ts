@@ -1,5 +1,5 @@
 import type { Duplex } from 'node:stream';
-import type { ExecInput, ExecRequest } from '@cloudless/runtime';
+import { wholeInput, writeInTurn, type ExecInput, type ExecRequest } from '@cloudless/runtime';
 import { dataFrame } from './spdy.js';
 
 const CHUNK_BYTES = 32 * 1024;
@@ -18,7 +18,7 @@ export class ExecInputSender {
 
   constructor(private readonly request: ExecRequest) {
     const { stdin, input } = request;
-    const source = input ?? (stdin === undefined ? undefined : whole(stdin));
+    const source = input ?? (stdin === undefined ? undefined : wholeInput(stdin));
     this.items = source?.[Symbol.asyncIterator]();
   }
 
@@ -37,7 +37,7 @@ export class ExecInputSender {
         if (item.done === true) break;
         if (item.value.kind === 'resize') {
           this.wasResized = true;
-          if (resizeStreamId !== undefined) await write(socket, resizeFrame(resizeStreamId, item.value));
+          if (resizeStreamId !== undefined) await writeInTurn(socket, resizeFrame(resizeStreamId, item.value));
         } else if (item.value.kind === 'end') await this.end(socket, stdinStreamId);
         else await this.data(socket, stdinStreamId, item.value.data);
       }
@@ -56,7 +56,7 @@ export class ExecInputSender {
 
   private async data(socket: Duplex, streamId: number, data: Uint8Array): Promise<void> {
     for (let start = 0; start < data.length; start += CHUNK_BYTES) {
-      await write(socket, dataFrame(streamId, data.subarray(start, start + CHUNK_BYTES)));
+      await writeInTurn(socket, dataFrame(streamId, data.subarray(start, start + CHUNK_BYTES)));
     }
   }
 
@@ -65,27 +65,11 @@ export class ExecInputSender {
     if (this.ended) return;
     this.ended = true;
     const isTerminal = this.request.tty !== undefined;
-    await write(socket, isTerminal ? dataFrame(streamId, END_OF_FILE) : dataFrame(streamId, new Uint8Array(0), true));
+    await writeInTurn(socket, isTerminal ? dataFrame(streamId, END_OF_FILE) : dataFrame(streamId, new Uint8Array(0), true));
   }
 }
 
 /** A size for the resize stream. */
 export function resizeFrame(streamId: number, { columns, rows }: { readonly columns: number; readonly rows: number }): Buffer {
   return dataFrame(streamId, new TextEncoder().encode(JSON.stringify({ Width: columns, Height: rows })));
-}
-
-/** Resolves when more may be sent, or never will be. */
-export async function write(socket: Duplex, frame: Buffer): Promise<void> {
-  if (socket.destroyed || socket.write(frame)) return;
-  await new Promise<void>((resolve) => {
-    const done = (): void => {
-      socket.off('drain', done).off('close', done);
-      resolve();
-    };
-    socket.once('drain', done).once('close', done);
-  });
-}
-
-async function* whole(data: Uint8Array): AsyncGenerator<ExecInput> {
-  yield { kind: 'stdin', data };
 }

@@ -1,6 +1,6 @@
 import type { Socket } from 'node:net';
 import { CloudlessError, type ContainerId, type StopSignal } from '@cloudless/base';
-import type { ExecEvent, ExecInput, ExecRequest } from '@cloudless/runtime';
+import { wholeInput, writeInTurn, type ExecEvent, type ExecInput, type ExecRequest } from '@cloudless/runtime';
 import { encodeFrame, encodeResize, type Frame } from '../wire/frames.js';
 import {
   encodeMessage,
@@ -105,7 +105,7 @@ class InputSender {
     windowed: boolean,
   ) {
     this.window = windowed ? 0 : Number.POSITIVE_INFINITY;
-    const source = input ?? (stdin === undefined ? undefined : whole(stdin));
+    const source = input ?? (stdin === undefined ? undefined : wholeInput(stdin));
     this.items = source?.[Symbol.asyncIterator]();
   }
 
@@ -144,13 +144,13 @@ class InputSender {
   }
 
   private async sendItem(item: ExecInput): Promise<void> {
-    if (item.kind === 'resize') return this.write(encodeResize(item));
+    if (item.kind === 'resize') return writeInTurn(this.socket, encodeResize(item));
     if (item.kind === 'end') return this.end();
     for (let start = 0; start < item.data.length; start += INPUT_CHUNK_BYTES) {
       await this.room();
       const chunk = item.data.subarray(start, start + INPUT_CHUNK_BYTES);
       this.window -= chunk.length;
-      await this.write(encodeFrame('stdin', chunk));
+      await writeInTurn(this.socket, encodeFrame('stdin', chunk));
     }
   }
 
@@ -158,27 +158,11 @@ class InputSender {
   private async end(): Promise<void> {
     if (this.ended) return;
     this.ended = true;
-    await this.write(encodeFrame('stdinEnd'));
+    await writeInTurn(this.socket, encodeFrame('stdinEnd'));
   }
 
   /** Resolves when something may be sent, or never will be. */
   private async room(): Promise<void> {
     while (this.window <= 0 && !this.socket.destroyed) await new Promise<void>((resolve) => (this.wake = resolve));
   }
-
-  private async write(frame: Buffer): Promise<void> {
-    const { socket } = this;
-    if (socket.destroyed || socket.write(frame)) return;
-    await new Promise<void>((resolve) => {
-      const done = (): void => {
-        socket.off('drain', done).off('close', done);
-        resolve();
-      };
-      socket.once('drain', done).once('close', done);
-    });
-  }
-}
-
-async function* whole(data: Uint8Array): AsyncGenerator<ExecInput> {
-  yield { kind: 'stdin', data };
 }
