@@ -11,4 +11,6 @@ module.exports = {
   moduleNameMapper: { '^(\\.{1,2}/.*)\\.js$': '$1' },
   testEnvironmentOptions: { customExportConditions: ['@cloudless/source', 'node', 'node-addons'] },
   transformIgnorePatterns: ['/node_modules/'],
+  // How long a test may hang, no measure of speed: a flush takes seconds on a busy disk.
+  testTimeout: 60_000,
 };
