@@ -92,6 +92,7 @@ class CriRuntime implements ContainerRuntime {
   private readonly client: CriClient;
   private readonly inventory: Inventory;
   private readonly sandboxes: Sandboxes;
+  private readonly images: Images;
   private readonly starter: Starter;
   private readonly stopper: Stopper;
   private readonly watcher: Watcher;
@@ -107,7 +108,7 @@ class CriRuntime implements ContainerRuntime {
     const logDirectoryOf = (id: ContainerId): string => this.logDirectoryOf(id);
     const inventory = (this.inventory = new Inventory({ client, owner, log, bootedAtMs, wallTime: () => clock.wallTime() }));
     const sandboxes = (this.sandboxes = new Sandboxes(client, owner, logDirectoryOf));
-    const images = new Images(client);
+    const images = (this.images = new Images(client));
     this.starter = new Starter({ client, inventory, sandboxes, images, owner, logDirectoryOf, log });
     this.stopper = new Stopper(client, inventory, clock);
     const watcher = (this.watcher = new Watcher(client, inventory, clock, log));
@@ -134,6 +135,10 @@ class CriRuntime implements ContainerRuntime {
 
   capabilities(): readonly string[] {
     return ['runtime.cri', 'limits.cpu', 'limits.memory', 'exec.tty'];
+  }
+
+  async prepare(request: ContainerRequest): Promise<void> {
+    await this.images.ensure(request.image ?? '');
   }
 
   start(request: ContainerRequest): Promise<ContainerStatus> {

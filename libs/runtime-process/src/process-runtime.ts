@@ -140,6 +140,9 @@ class SupervisedRuntime implements ProcessRuntime {
     return (await this.connection()).hello.pid;
   }
 
+  /** A process needs nothing beforehand. */
+  async prepare(): Promise<void> {}
+
   async start(request: ContainerRequest): Promise<ContainerStatus> {
     const { connection, waitedMs } = await this.connectionFor();
     const { lease } = request;

@@ -7,7 +7,72 @@ export interface PortRequest {
   /** The number the user declared, 1 to 65535. A runtime with its own network per container listens there. */
   readonly port: number;
   readonly protocol: 'tcp' | 'udp';
+  /** Fixed port of the machine that leads here. Needs capability `ports.host`. */
+  readonly hostPort?: number;
 }
+
+/** When an image is fetched: `ifNotPresent` by default. */
+export type PullPolicy = 'ifNotPresent' | 'always' | 'never';
+
+/** A directory or file that a container finds at `mountPath`. */
+export interface VolumeRequest {
+  /** DNS label, unique in the container. */
+  readonly name: string;
+  /** Absolute path inside the container. */
+  readonly mountPath: string;
+  readonly readOnly: boolean;
+  readonly source:
+    /** Empty for the first container of its group, then as the one before left it; goes with the last of the group. */
+    | { readonly kind: 'emptyDir' }
+    /** What is there on the machine. Needs capability `volumes.hostpath`. */
+    | { readonly kind: 'hostPath'; readonly path: string }
+    /** Kept on the machine under these names until somebody removes it; made when missing. Each part is a DNS label. */
+    | { readonly kind: 'named'; readonly namespace: string; readonly workload: string; readonly name: string };
+}
+
+/** Profiles of seccomp and AppArmor: the runtime's own, none, or one that the machine has (a path, or a name for AppArmor). */
+export type SecurityProfile =
+  | { readonly kind: 'runtimeDefault' }
+  | { readonly kind: 'unconfined' }
+  | { readonly kind: 'localhost'; readonly reference: string };
+
+/** Privileges of a container. What is absent is the runtime's least: see the README of the runtime. */
+export interface SecurityRequest {
+  readonly runAsNonRoot?: boolean;
+  readonly runAsUser?: number;
+  /** Needs `runAsUser`. */
+  readonly runAsGroup?: number;
+  readonly readOnlyRootFilesystem?: boolean;
+  /** Without `CAP_`, in capitals, or `ALL`. Dropped first, then added. */
+  readonly capabilitiesAdd?: readonly string[];
+  readonly capabilitiesDrop?: readonly string[];
+  readonly seccomp?: SecurityProfile;
+  /** Needs capability `security.apparmor`. */
+  readonly apparmor?: SecurityProfile;
+  /** Needs capability `security.selinux`. */
+  readonly selinux?: { readonly user: string; readonly role: string; readonly type: string; readonly level: string };
+  /** Needs capability `security.privileged`. */
+  readonly privileged?: boolean;
+  /** Default true. */
+  readonly noNewPrivileges?: boolean;
+  /** Needs capability `runtime-class.<name>`. */
+  readonly runtimeClass?: string;
+}
+
+/** The network that a container sees. */
+export interface NetworkRequest {
+  /** The machine's own. Needs capability `network.host`. */
+  readonly hostNetwork?: boolean;
+  readonly hostname?: string;
+  /** IP addresses; absent: as the machine. */
+  readonly dnsServers?: readonly string[];
+}
+
+/** What a start is busy with, for people who wait. */
+export type StartProgress =
+  | { readonly kind: 'pulling'; readonly image: string }
+  | { readonly kind: 'pulled'; readonly image: string; readonly tookMs: number; readonly sizeBytes?: number }
+  | { readonly kind: 'pullFailed'; readonly image: string; readonly tookMs: number; readonly reason: string };
 
 /** What to run. Complete: nothing is looked up elsewhere. */
 export interface ContainerRequest {
@@ -24,8 +89,16 @@ export interface ContainerRequest {
   /** Absolute path; absent means the runtime's default (a fresh directory of the container's own for processes). */
   readonly workingDir?: string;
   readonly ports: readonly PortRequest[];
-  /** Enforced limits; absent means none. CPU in millicores, memory in bytes. */
-  readonly limits: { readonly cpuMillis?: number; readonly memoryBytes?: number };
+  /** Enforced limits; absent means none, of `pids` (processes and threads) the runtime's own. CPU in millicores, memory in bytes. */
+  readonly limits: { readonly cpuMillis?: number; readonly memoryBytes?: number; readonly pids?: number };
+  /** What was reserved: how CPU time is shared out when there is not enough. Runtimes without cgroups disregard it. */
+  readonly requests?: { readonly cpuMillis?: number };
+  readonly imagePull?: PullPolicy;
+  /** Containers of one group, one after the other, share their empty directories: the replica's id. */
+  readonly group?: string;
+  readonly volumes?: readonly VolumeRequest[];
+  readonly security?: SecurityRequest;
+  readonly network?: NetworkRequest;
   /** Ends the container unless it is renewed; absent: it runs without end. Needs capability `disconnect.exclusive`. */
   readonly lease?: ContainerLease;
 }
@@ -64,6 +137,9 @@ export interface ContainerStatus {
   readonly reason?: string;
   /** It was ended by the runtime because its lease was not renewed. */
   readonly leaseEnded?: true;
+  /** Its processes have a cgroup of their own, and a network namespace of their own: what statistics can be told apart. */
+  readonly ownCgroup?: true;
+  readonly ownNetwork?: true;
   readonly endpoints: readonly ContainerEndpoint[];
 }
 
@@ -151,6 +227,14 @@ export interface ContainerRuntime {
   version(): Promise<string>;
   /** What it can do, as the scheduler filters by: `runtime.process`, `limits.memory`, `exec.tty`… */
   capabilities(): readonly string[];
+  /**
+   * Does beforehand what takes long and is no work for this machine: fetches the image. The start of the same container id then
+   * takes what was fetched. A start that was not prepared does it itself, and tells nothing of it.
+   * @param progress - Called with each step, before the promise settles.
+   * @throws kind `invalid` for what is no image reference, `precondition` with the registry's own words when it cannot be fetched,
+   *   or with policy `never` when it is not there, `unavailable` when the runtime does not answer.
+   */
+  prepare(request: ContainerRequest, progress: (step: StartProgress) => void, signal: StopSignal): Promise<void>;
   /**
    * Starts a container and resolves when its main process runs (it may have ended again).
    * @throws kind `invalid` for what can never start here (no command, unknown executable, missing directory), `exists` for

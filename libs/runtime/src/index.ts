@@ -12,8 +12,14 @@ export type {
   LogLine,
   LogRequest,
   LogStream,
+  NetworkRequest,
   PortRequest,
+  PullPolicy,
+  SecurityProfile,
+  SecurityRequest,
+  StartProgress,
   TerminalSize,
+  VolumeRequest,
 } from './container-runtime.js';
 export { EXEC_GRACE_MS } from './container-runtime.js';
 export { exitReason } from './exit-reason.js';

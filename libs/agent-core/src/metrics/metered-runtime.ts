@@ -57,6 +57,7 @@ export function meterRuntime(runtime: ContainerRuntime, meter: Meter, clock: Clo
     name: runtime.name,
     version: () => runtime.version(),
     capabilities: () => runtime.capabilities(),
+    prepare: (request, progress, signal) => runtime.prepare(request, progress, signal),
     start: async (request) => {
       const began = clock.now();
       const status = await counting(starts, runtime.start(request));

@@ -68,6 +68,8 @@ class InMemoryRuntime implements FakeRuntime {
     return this.machine.capabilities;
   }
 
+  async prepare(): Promise<void> {}
+
   async start(request: ContainerRequest): Promise<ContainerStatus> {
     this.assertOpen();
     this.check(request);

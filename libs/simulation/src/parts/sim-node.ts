@@ -203,6 +203,7 @@ export class SimNode {
       name: runtime.name,
       version: () => use(() => runtime.version()),
       capabilities: () => runtime.capabilities(),
+      prepare: (request, progress, signal) => use(() => this.machineRuntime().prepare(request, progress, signal)),
       start: (request) => {
         if (!process.isDead) observer.starting(this, request);
         return use(async () => {
