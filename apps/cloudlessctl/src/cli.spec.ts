@@ -63,7 +63,8 @@ describe('the command line', () => {
     },
     {
       argv: ['workload', 'create', 'web', '--image', 'x', '--port', 'x'],
-      message: 'cloudlessctl: --port: expected 8080, http=8080 or dns=53/udp, got "x"',
+      message:
+        'cloudlessctl: --port: expected 8080, http=8080, dns=53/udp or, with a port of the node before it, 80:8080, got "x"',
     },
     {
       argv: ['workload', 'create', 'web', '--image', 'x', '--restart', 'nver'],

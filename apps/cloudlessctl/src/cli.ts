@@ -11,6 +11,7 @@ import { addLogCommand } from './commands/log-command.js';
 import { addNodeCommands } from './commands/node-commands.js';
 import { addPortForwardCommand } from './commands/port-forward-command.js';
 import { addRolloutCommands } from './commands/rollout-commands.js';
+import { addNodeTop, addTopCommands, addWorkloadTop } from './commands/top-commands.js';
 import { addSharedWorkloadCommands, addWorkloadCommands } from './commands/workload-commands.js';
 import { CliFailure, ExitCode } from './failure.js';
 import { BrokenPipeError } from './io.js';
@@ -67,7 +68,11 @@ function buildProgram(tree: CommandTree, written: Promise<void>[]): Command {
     tree,
     tree.group(program, 'rollout', 'follow, stop, promote and undo the change from one version to another'),
   );
-  addNodeCommands(tree, tree.group(program, 'node', 'look at nodes and take them out of use'));
+  const node = tree.group(program, 'node', 'look at nodes and take them out of use');
+  addNodeCommands(tree, node);
+  addNodeTop(tree, node, 'top');
+  addWorkloadTop(tree, workload, 'top');
+  addTopCommands(tree, tree.group(program, 'top', 'what nodes, workloads and replicas use'));
   addContextCommands(tree, tree.group(program, 'context', 'choose between clusters'));
   addAdminCommands(tree, tree.group(program, 'admin', "back up and restore the coordinator's state"));
   addApplyCommand(tree, program);

@@ -2,7 +2,7 @@ import { createClient } from '@connectrpc/connect';
 import type { CallOptions, Client, Transport } from '@connectrpc/connect';
 import { toJson } from '@bufbuild/protobuf';
 import type { DescMessage, JsonValue, MessageShape } from '@bufbuild/protobuf';
-import { AdminService, CoordinatorService, type AdminClient } from '@cloudless/api';
+import { AdminService, AgentService, CoordinatorService, type AdminClient, type AgentClient } from '@cloudless/api';
 import type { Settings } from './config/settings.js';
 import type { CliIo, Connection } from './io.js';
 import { printYaml } from './manifest/print-yaml.js';
@@ -18,6 +18,7 @@ const CALL_TIMEOUT_MS = 30_000;
 export class Session {
   private connection: Connection | undefined;
   private openedAdmin: AdminClient | undefined;
+  private openedAgents: AgentClient | undefined;
   private opened: CoordinatorClient | undefined;
 
   constructor(
@@ -34,6 +35,11 @@ export class Session {
   /** What operators may ask of it. */
   get admin(): AdminClient {
     return (this.openedAdmin ??= createClient(AdminService, this.transport));
+  }
+
+  /** What the coordinator asks of agents for its callers. */
+  get agents(): AgentClient {
+    return (this.openedAgents ??= createClient(AgentService, this.transport));
   }
 
   private get transport(): Transport {

@@ -4,13 +4,14 @@ import { Option } from 'commander';
 import type { Command } from 'commander';
 import { WorkloadSpecSchema } from '@cloudless/api';
 import type { WorkloadSpec } from '@cloudless/api';
+import { CONTAINER_FLAGS, CONTAINER_SWITCHES } from './flags/container-flags.js';
 import type { SpecFlag } from './flags/flag-values.js';
 import { ROLLOUT_FLAGS } from './flags/rollout-flags.js';
 import { TEMPLATE_FLAGS } from './flags/template-flags.js';
 
 export { parsePairs, parseWholeNumber } from './flags/flag-values.js';
 
-const SPEC_FLAGS: readonly SpecFlag[] = [...TEMPLATE_FLAGS, ...ROLLOUT_FLAGS];
+const SPEC_FLAGS: readonly SpecFlag[] = [...TEMPLATE_FLAGS, ...CONTAINER_FLAGS, ...ROLLOUT_FLAGS];
 
 /** Adds the flags that make up a spec. */
 export function addSpecFlags(command: Command): void {
@@ -18,6 +19,10 @@ export function addSpecFlags(command: Command): void {
     const option = new Option(`${flag} <${value}>`, repeatable ? `${description} (repeatable)` : description);
     option.argParser((given: string, before: readonly string[] | undefined) => [...(before ?? []), given]);
     command.addOption(option);
+  }
+  for (const { flag, description } of CONTAINER_SWITCHES) {
+    command.option(flag, description);
+    command.addOption(new Option(flag.replace('--', '--no-'), `not ${flag}`).hideHelp());
   }
 }
 
@@ -62,6 +67,12 @@ export function specFromFlags(
       ),
     );
     paths.push(flag.path);
+  }
+  for (const { flag, path } of CONTAINER_SWITCHES) {
+    const given = options[optionName(flag)];
+    if (typeof given !== 'boolean') continue;
+    place(json, path.split('.').map(camelCase), given);
+    paths.push(path);
   }
   return { spec: fromJson(WorkloadSpecSchema, json), paths };
 }

@@ -10,12 +10,10 @@ import {
   Rollout_Strategy,
   WorkloadSpecSchema,
   WorkloadSpec_Mode,
-  capabilitiesOf,
   diffSpecs,
   namespaceOf,
   portNameOf,
   refuseUnsupported,
-  toTemplate,
   withDefaults,
   type WorkloadSpec,
 } from './index.js';
@@ -143,71 +141,7 @@ function isFilledList(path: string): boolean {
   return path === 'ports' || path.endsWith('affinity.workloads');
 }
 
-describe('toTemplate', () => {
-  it('is the spec with its defaults, without count, rollout and disconnect', () => {
-    const template = toTemplate(aSpec({ replicas: 3, rollout: { maxSurge: 2 }, disconnect: { mode: Mode.EXCLUSIVE } }));
-    const { replicas, rollout, disconnect } = template;
-    expect({ replicas, rollout, disconnect }).toEqual({ replicas: undefined, rollout: undefined, disconnect: undefined });
-    expect(template).toMatchObject({ command: ['serve'], priority: 50, terminationGracePeriod: { seconds: 10n } });
-  });
-
-  it.each<{ name: string; one: Init; other: Init; same: boolean }>([
-    { name: 'scaling', one: { replicas: 1 }, other: { replicas: 9 }, same: true },
-    { name: 'the rollout', one: {}, other: { rollout: { maxSurge: 3 } }, same: true },
-    { name: 'disconnect', one: {}, other: { disconnect: { mode: Mode.EXCLUSIVE } }, same: true },
-    {
-      name: 'a default that is written out',
-      one: {},
-      other: {
-        priority: 50,
-        terminationGracePeriod: durationFromMs(10_000),
-        restart: {},
-        placement: {},
-        resources: { requests: { cpuMillis: 100 } },
-      },
-      same: true,
-    },
-    {
-      name: 'the name a port has anyway',
-      one: { ports: [{ containerPort: 80 }] },
-      other: { ports: [{ containerPort: 80, name: 'port-80' }] },
-      same: true,
-    },
-    {
-      name: 'the skew a spread has anyway',
-      one: { placement: { spread: { topology: 'zone' } } },
-      other: { placement: { spread: { topology: 'zone', maxSkew: 1 } } },
-      same: true,
-    },
-    { name: 'the environment', one: {}, other: { env: { A: '1' } }, same: false },
-    { name: 'labels', one: {}, other: { labels: { a: 'b' } }, same: false },
-    { name: 'priority', one: {}, other: { priority: 51 }, same: false },
-    { name: 'a restart', one: {}, other: { restartedAt: { seconds: 1n } }, same: false },
-  ])('$name makes the same version: $same', ({ one, other, same }) => {
-    expect(equals(WorkloadSpecSchema, toTemplate(aSpec(one)), toTemplate(aSpec(other)))).toBe(same);
-  });
-});
-
 describe('small rules', () => {
-  it.each<{ name: string; given: Init; needs: string[] }>([
-    { name: 'an image', given: { image: 'a' }, needs: ['runtime.cri'] },
-    { name: 'an image with a command', given: { image: 'a', command: ['b'] }, needs: ['runtime.cri'] },
-    { name: 'a command', given: { command: ['b'] }, needs: ['runtime.process'] },
-    { name: 'a runtime by name', given: { command: ['b'], runtime: 'cri' }, needs: ['runtime.cri'] },
-    {
-      name: 'limits',
-      given: { command: ['b'], resources: { limits: { cpuMillis: 1, memoryBytes: 1n } } },
-      needs: ['runtime.process', 'limits.cpu', 'limits.memory'],
-    },
-    {
-      name: 'limits of 0, which are none',
-      given: { command: ['b'], resources: { limits: { cpuMillis: 0, memoryBytes: 0n } } },
-      needs: ['runtime.process'],
-    },
-  ])('$name needs $needs', ({ given, needs }) => {
-    expect(capabilitiesOf(spec(given))).toEqual(needs);
-  });
-
   it('names what was not named', () => {
     expect([namespaceOf({ namespace: '' }), namespaceOf({ namespace: 'shop' })]).toEqual([DEFAULTS.namespace, 'shop']);
     expect([portNameOf({ name: '', containerPort: 53 }), portNameOf({ name: 'dns', containerPort: 53 })]).toEqual([

@@ -133,32 +133,3 @@ function fillDisconnect(disconnect: Disconnect): void {
   const exclusive = disconnect.mode === Disconnect_Mode.EXCLUSIVE;
   disconnect.lostAfter ??= durationFromMs(exclusive ? 2 * durationMs(disconnect.stopAfter) : DEFAULTS.lostAfterMs);
 }
-
-/** The replica template: the spec with its defaults, without what a new version is not needed for. */
-export function toTemplate(spec: WorkloadSpec): WorkloadSpec {
-  return withoutSettings(withDefaults(spec));
-}
-
-/** The part of a spec that a version keeps, as it was written: without the defaults. */
-export function templatePart(spec: WorkloadSpec): WorkloadSpec {
-  return withoutSettings(clone(WorkloadSpecSchema, spec));
-}
-
-/** Takes out, in place, what a new version is not needed for. */
-function withoutSettings(spec: WorkloadSpec): WorkloadSpec {
-  delete spec.replicas;
-  delete spec.rollout;
-  delete spec.disconnect;
-  return spec;
-}
-
-/** What a spec must find on a node, as the scheduler filters by. */
-export function capabilitiesOf(spec: WorkloadSpec): readonly string[] {
-  const runtime = spec.runtime !== '' ? spec.runtime : spec.image !== '' ? 'cri' : 'process';
-  const limits = spec.resources?.limits;
-  return [
-    `runtime.${runtime}`,
-    ...(limits?.cpuMillis !== undefined && limits.cpuMillis > 0 ? ['limits.cpu'] : []),
-    ...(limits?.memoryBytes !== undefined && limits.memoryBytes > 0n ? ['limits.memory'] : []),
-  ];
-}

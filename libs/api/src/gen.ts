@@ -7,4 +7,5 @@ export * from './gen/cloudless/api/exec_pb.js';
 export * from './gen/cloudless/api/logs_pb.js';
 export * from './gen/cloudless/api/node_pb.js';
 export * from './gen/cloudless/api/session_pb.js';
+export * from './gen/cloudless/api/stats_pb.js';
 export * from './gen/cloudless/api/workload_pb.js';

@@ -1,19 +1,12 @@
 import { CloudlessError, InvalidInputError, type Violation } from '@cloudless/base';
-import { isFieldSet, type DescMessage, type Message } from '@bufbuild/protobuf';
 import { durationMs, type Duration } from '@bufbuild/protobuf/wkt';
+import { containerRules } from './container-rules.js';
 import { DEFAULTS, disconnectTimesOf, portNameOf } from './defaults.js';
+import { isImageReference } from './image-reference.js';
 import { modeRules } from './mode-rules.js';
 import { probeRules } from './probe-rules.js';
 import { rolloutRules } from './rollout-rules.js';
-import {
-  SecurityContextSchema,
-  NetworkSchema,
-  ImagePullSchema,
-  RestartPolicy_Policy,
-  Taint_Effect,
-  type ResourceList,
-  type WorkloadSpec,
-} from './gen.js';
+import { RestartPolicy_Policy, Taint_Effect, type ResourceList, type WorkloadSpec } from './gen.js';
 
 /**
  * Rules over several fields of a spec, which its proto cannot say.
@@ -25,6 +18,7 @@ export function checkSpec(spec: WorkloadSpec): void {
     ...modeRules(spec),
     ...portRules(spec),
     ...resourceRules(spec),
+    ...containerRules(spec),
     ...restartRules(spec),
     ...probeRules(spec),
     ...disconnectRules(spec),
@@ -48,7 +42,10 @@ function* startRules(spec: WorkloadSpec): Generator<Violation> {
   if (spec.image === '' && spec.command.length > 0 && spec.runtime === 'cri') {
     yield { field: 'spec.runtime', message: 'cri needs an image' };
   }
-  if (/[\s\p{Cc}]/u.test(spec.image)) yield { field: 'spec.image', message: 'must be an image reference without spaces' };
+  if (spec.image !== '' && !isImageReference(spec.image)) {
+    const message = `${JSON.stringify(spec.image)} is no image reference; write one such as nginx:alpine or registry.example:5000/team/web:1.2`;
+    yield { field: 'spec.image', message };
+  }
   yield* nulRules(spec);
 }
 
@@ -79,10 +76,22 @@ function* portRules(spec: WorkloadSpec): Generator<Violation> {
   }
 }
 
-function* resourceRules({ resources }: WorkloadSpec): Generator<Violation> {
+/** Thousandths of a core: less quota in its period of 100 ms the kernel does not take. @see Linux kernel, scheduler/sched-bwc.rst */
+const MIN_CPU_LIMIT = 10;
+
+function* resourceRules({ image, resources }: WorkloadSpec): Generator<Violation> {
   const { requests, limits } = resources ?? {};
+  if (image !== '' && limits?.cpuMillis !== undefined && limits.cpuMillis > 0 && limits.cpuMillis < MIN_CPU_LIMIT) {
+    const message = `${limits.cpuMillis} is below ${MIN_CPU_LIMIT}, the least that the kernel of a node can hold a container to`;
+    yield { field: 'spec.resources.limits.cpu_millis', message };
+    return;
+  }
   yield* limitRule('cpu_millis', limits?.cpuMillis, requests?.cpuMillis, DEFAULTS.cpuMillis);
   yield* limitRule('memory_bytes', limits?.memoryBytes, requests?.memoryBytes, DEFAULTS.memoryBytes);
+  if (requests?.pids !== undefined) {
+    const message = 'processes are not reserved, only limited: set spec.resources.limits.pids';
+    yield { field: 'spec.resources.requests.pids', message };
+  }
 }
 
 /** A limit of 0 is none. */
@@ -162,14 +171,14 @@ function unsupportedFields(spec: WorkloadSpec): string[] {
   const { resources } = spec;
   const checks: readonly (readonly [string, boolean])[] = [
     ['spec.priority (over 100 would preempt)', (spec.priority ?? DEFAULTS.priority) > 100],
-    ['spec.security', isPresent(SecurityContextSchema, spec.security)],
-    ['spec.volumes', spec.volumes.length > 0],
-    ['spec.network', isPresent(NetworkSchema, spec.network)],
-    ['spec.image_pull', isPresent(ImagePullSchema, spec.imagePull)],
+    ...spec.volumes.map(({ source }, index) => {
+      const isSized = source.case === 'emptyDir' && source.value.sizeLimitBytes !== 0n;
+      return [`spec.volumes[${index}].empty_dir.size_limit_bytes`, isSized] as const;
+    }),
+    ['spec.image_pull.secret', (spec.imagePull?.secret ?? '') !== ''],
     ['spec.secrets', spec.secrets.length > 0],
     ...resourceChecks('spec.resources.requests', resources?.requests),
     ...resourceChecks('spec.resources.limits', resources?.limits),
-    ...spec.ports.map((port, index) => [`spec.ports[${index}].host_port`, port.hostPort !== 0] as const),
   ];
   return checks.filter(([, refused]) => refused).map(([field]) => field);
 }
@@ -184,9 +193,4 @@ function resourceChecks(path: string, list: ResourceList | undefined): readonly 
 
 function differs(duration: Duration | undefined, defaultMs: number): boolean {
   return duration !== undefined && durationMs(duration) !== defaultMs;
-}
-
-/** A message counts as written when any of its fields is: an empty one means its defaults. */
-function isPresent(schema: DescMessage, message: Message | undefined): boolean {
-  return message !== undefined && schema.fields.some((field) => isFieldSet(message, field));
 }

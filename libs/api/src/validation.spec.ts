@@ -373,7 +373,7 @@ describe('the rules of the proto', () => {
 
 /** What an agent says of itself is taken as it is: an older coordinator must bear a newer agent's words. */
 function isUserInput(typeName: string): boolean {
-  return !/\.(ReplicaReport|Condition|LogEntry|ContainerStatus)$/.test(typeName);
+  return !/\.(ReplicaReport|Condition|LogEntry|ContainerStatus|ContainerStats|ImagePullStatus)$/.test(typeName);
 }
 
 function rulesText(field: DescMessage['fields'][number]): unknown {

@@ -8,6 +8,8 @@ const HEX_DIGITS = 'must be 12 to 64 lower-case hex digits';
 export const patternTexts: Readonly<Record<string, string>> = {
   '^[a-z0-9]([a-z0-9-]*[a-z0-9])?$': DNS_LABEL,
   '^([a-z0-9]([a-z0-9-]*[a-z0-9])?)?$': DNS_LABEL,
+  '^([a-z0-9]([a-z0-9.-]*[a-z0-9])?)?$':
+    'must be lower-case letters, digits, "-" and ".", beginning and ending with a letter or digit',
   '^([0-9a-f]{12,64})?$': HEX_DIGITS,
   '^[0-9a-f]{12,64}$': HEX_DIGITS,
   '^[0-9a-f]{16}$': 'must be 16 lower-case hex digits',

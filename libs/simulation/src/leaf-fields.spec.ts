@@ -1,6 +1,6 @@
 import { create, fromJson, type DescMessage, type JsonObject } from '@bufbuild/protobuf';
 import { toContainerRequest, toReplicaPlan } from '@cloudless/agent-core';
-import { ReplicaStatus_Phase as Phase, Taint_Effect, WorkloadSpecSchema } from '@cloudless/api';
+import { ReplicaStatus_Phase as Phase, Taint_Effect, WorkloadSpecSchema, capabilitiesOf } from '@cloudless/api';
 import { toContainerId } from '@cloudless/base';
 import { TestCluster } from './index.js';
 
@@ -20,9 +20,10 @@ interface Row {
   readonly variant: JsonObject;
   /**
    * `contended`: room for one of two workloads; `cutOff`: two nodes of which one falls silent in the end; `evicting`: two of which one
-   * gets a NO_EXECUTE taint; `failing`: the updated program ends with an error at once; the default is four diverse nodes with room.
+   * gets a NO_EXECUTE taint; `failing`: the updated program ends with an error at once; `containers`: one that has every capability of
+   * containers; the default is four diverse nodes with room.
    */
-  readonly world?: 'contended' | 'cutOff' | 'evicting' | 'failing';
+  readonly world?: 'contended' | 'cutOff' | 'evicting' | 'failing' | 'containers';
   /** The variant is refused and names this. */
   readonly refused?: string;
   /** With which code; default 12, UNIMPLEMENTED. */
@@ -144,6 +145,22 @@ const refusedRows = (
 ): Record<string, Row> =>
   Object.fromEntries(Object.entries(rows).map(([leaf, variant]) => [`${parent}.${leaf}`, { variant, refused }]));
 
+/** On nodes that have every capability which the variant needs, so that what shows is the request to the runtime. */
+const ofImage = (before: JsonObject, after: JsonObject): Row => ({
+  base: { image: 'nginx', ...before },
+  variant: { image: 'nginx', ...after },
+  world: 'containers',
+});
+const ofVolume = (before: JsonObject, after: JsonObject): Row => {
+  const volume = {
+    name: 'data',
+    mountPath: '/data',
+    ...('hostPath' in before || 'named' in before ? {} : { emptyDir: {} }),
+    ...before,
+  };
+  return ofImage({ volumes: [volume] }, { volumes: [{ ...volume, ...after }] });
+};
+
 const rows: Readonly<Record<string, Row>> = {
   image: { variant: { image: 'nginx:alpine' } },
   command: { variant: { command: ['other'] } },
@@ -156,11 +173,16 @@ const rows: Readonly<Record<string, Row>> = {
     variant: { ports: [{ containerPort: 81, name: 'web' }] },
   },
   'ports.protocol': { base: { ports: [{ containerPort: 80 }] }, variant: { ports: [{ containerPort: 80, protocol: 'UDP' }] } },
-  'ports.host_port': { variant: { ports: [{ containerPort: 80, hostPort: 80 }] }, refused: 'spec.ports[0].host_port' },
+  'ports.host_port': ofImage({ ports: [{ containerPort: 80 }] }, { ports: [{ containerPort: 80, hostPort: 80 }] }),
   'resources.requests.cpu_millis': { variant: { resources: { requests: { cpuMillis: 9_000 } } } },
   'resources.requests.memory_bytes': { variant: { resources: { requests: { memoryBytes: '99000000000' } } } },
   'resources.limits.cpu_millis': { variant: { resources: { limits: { cpuMillis: 500 } } } },
   'resources.limits.memory_bytes': { variant: { resources: { limits: { memoryBytes: '500000000' } } } },
+  'resources.limits.pids': ofImage({}, { resources: { limits: { pids: 50 } } }),
+  'resources.requests.pids': {
+    variant: { resources: { requests: { pids: 50 } } },
+    ...{ refused: 'spec.resources.requests.pids', code: 3 },
+  },
   ...Object.fromEntries(
     ['requests', 'limits'].flatMap((kind) =>
       (
@@ -261,34 +283,36 @@ const rows: Readonly<Record<string, Row>> = {
   ...probeRows('liveness_probe', 'livenessProbe'),
   ...probeRows('readiness_probe', 'readinessProbe'),
   ...probeRows('startup_probe', 'startupProbe'),
-  ...refusedRows('security', {
-    run_as_non_root: { security: { runAsNonRoot: true } },
-    run_as_user: { security: { runAsUser: '1' } },
-    run_as_group: { security: { runAsGroup: '1' } },
-    read_only_root_filesystem: { security: { readOnlyRootFilesystem: true } },
-    capabilities_add: { security: { capabilitiesAdd: ['NET_ADMIN'] } },
-    capabilities_drop: { security: { capabilitiesDrop: ['ALL'] } },
-    seccomp_profile: { security: { seccompProfile: 'x' } },
-    apparmor_profile: { security: { apparmorProfile: 'x' } },
-    selinux_options: { security: { selinuxOptions: 'x' } },
-    privileged: { security: { privileged: true } },
-    no_new_privileges: { security: { noNewPrivileges: true } },
-    runtime_class: { security: { runtimeClass: 'x' } },
-  }),
-  ...refusedRows('volumes', {
-    name: { volumes: [{ name: 'data' }] },
-    mount_path: { volumes: [{ mountPath: '/data' }] },
-    read_only: { volumes: [{ readOnly: true }] },
-    'empty_dir.size_limit_bytes': { volumes: [{ emptyDir: { sizeLimitBytes: '1' } }] },
-    'host_path.path': { volumes: [{ hostPath: { path: '/' } }] },
-    'named.name': { volumes: [{ named: { name: 'data' } }] },
-  }),
-  ...refusedRows('network', {
-    host_network: { network: { hostNetwork: true } },
-    hostname: { network: { hostname: 'x' } },
-    dns_servers: { network: { dnsServers: ['127.0.0.1'] } },
-  }),
-  ...refusedRows('image_pull', { policy: { imagePull: { policy: 'ALWAYS' } }, secret: { imagePull: { secret: 'x' } } }),
+  ...Object.fromEntries(
+    Object.entries({
+      run_as_non_root: { runAsNonRoot: true },
+      run_as_user: { runAsUser: '1' },
+      read_only_root_filesystem: { readOnlyRootFilesystem: true },
+      capabilities_add: { capabilitiesAdd: ['NET_ADMIN'] },
+      capabilities_drop: { capabilitiesDrop: ['ALL'] },
+      seccomp_profile: { seccompProfile: 'Unconfined' },
+      apparmor_profile: { apparmorProfile: 'localhost/web' },
+      selinux_options: { selinuxOptions: '::container_t:' },
+      privileged: { privileged: true },
+      no_new_privileges: { noNewPrivileges: false },
+      runtime_class: { runtimeClass: 'runsc' },
+    }).map(([leaf, security]): [string, Row] => [`security.${leaf}`, ofImage({}, { security })]),
+  ),
+  'security.run_as_group': ofImage({ security: { runAsUser: '1' } }, { security: { runAsUser: '1', runAsGroup: '1' } }),
+  'volumes.name': ofVolume({}, { name: 'other' }),
+  'volumes.mount_path': ofVolume({}, { mountPath: '/other' }),
+  'volumes.read_only': ofVolume({}, { readOnly: true }),
+  'volumes.host_path.path': ofVolume({ hostPath: { path: '/srv' } }, { hostPath: { path: '/etc' } }),
+  'volumes.named.name': ofVolume({ named: { name: 'data' } }, { named: { name: 'other' } }),
+  'volumes.empty_dir.size_limit_bytes': {
+    ...ofVolume({}, { emptyDir: { sizeLimitBytes: '1' } }),
+    refused: 'spec.volumes[0].empty_dir.size_limit_bytes',
+  },
+  'network.host_network': ofImage({}, { network: { hostNetwork: true } }),
+  'network.hostname': ofImage({}, { network: { hostname: 'x' } }),
+  'network.dns_servers': ofImage({}, { network: { dnsServers: ['127.0.0.1'] } }),
+  'image_pull.policy': ofImage({}, { imagePull: { policy: 'ALWAYS' } }),
+  'image_pull.secret': { ...ofImage({}, { imagePull: { secret: 'x' } }), refused: 'spec.image_pull.secret' },
   ...refusedRows('secrets', {
     name: { secrets: [{ name: 'x' }] },
     env: { secrets: [{ env: 'X' }] },
@@ -317,6 +341,9 @@ async function outcomeOf(fields: JsonObject, world: Row['world']): Promise<unkno
     await submit('rival', rival);
     await submit(SUBJECT, Object.assign(spec, { replicas: 1, resources: rival.resources }));
     await cluster.addNode('node-a');
+  } else if (world === 'containers') {
+    await cluster.addNode('node-a', { capabilities: [...capabilitiesOf(spec)] });
+    await submit(SUBJECT, Object.assign(spec, { replicas: 1 }));
   } else if (world === 'evicting') {
     for (const nodeId of ['node-a', 'node-b']) await cluster.addNode(nodeId);
     await submit(SUBJECT, spec);

@@ -243,14 +243,32 @@ describe('a request that is wrong', () => {
   });
 
   it.each([
-    { field: 'volumes', spec: { volumes: [{ name: 'data', mountPath: '/data', emptyDir: {} }] } },
-    { field: 'security', spec: { security: { runAsNonRoot: true } } },
+    {
+      field: 'volumes[0].empty_dir.size_limit_bytes',
+      spec: { image: 'nginx', volumes: [{ name: 'data', mountPath: '/data', emptyDir: { sizeLimitBytes: '1' } }] },
+    },
+    { field: 'image_pull.secret', spec: { image: 'nginx', imagePull: { secret: 'key' } } },
     { field: 'secrets', spec: { secrets: [{ name: 'key' }] } },
     { field: 'priority (over 100 would preempt)', spec: { priority: 500 } },
-    { field: 'ports[0].host_port', spec: { ports: [{ containerPort: 80, hostPort: 80 }] } },
     { field: 'resources.requests.gpus', spec: { resources: { requests: { gpus: 1 } } } },
   ])('$field is not built: UNIMPLEMENTED, at create and at update', async ({ field, spec }) => {
     const refusal = { code: 'unimplemented', message: `spec.${field}: not supported in this version; leave it out`, items: [] };
+    await leavesEverything(async () => {
+      expect(await plainHttp.call(cluster.url, rpc('CreateWorkload'), { name: 'new', spec: { command, ...spec } })).toEqual(
+        refusal,
+      );
+      expect(await plainHttp.call(cluster.url, rpc('UpdateWorkload'), { name: 'there', spec })).toEqual(refusal);
+    });
+  });
+
+  it.each([
+    { field: 'volumes', spec: { volumes: [{ name: 'data', mountPath: '/data', emptyDir: {} }] } },
+    { field: 'security', spec: { security: { runAsNonRoot: true } } },
+    { field: 'network', spec: { network: { hostNetwork: true } } },
+    { field: 'image_pull', spec: { imagePull: { policy: 'ALWAYS' } } },
+    { field: 'ports[0].host_port', spec: { ports: [{ containerPort: 80, hostPort: 80 }] } },
+  ])('$field is nothing for a process: INVALID_ARGUMENT, at create and at update', async ({ field, spec }) => {
+    const refusal = { code: 'invalid_argument', message: `spec.${field}: needs a container: set image`, items: [] };
     await leavesEverything(async () => {
       expect(await plainHttp.call(cluster.url, rpc('CreateWorkload'), { name: 'new', spec: { command, ...spec } })).toEqual(
         refusal,
@@ -423,6 +441,8 @@ describe('a program that cannot start', () => {
       '--data-dir',
       path('other-agent'),
       '--stop-workloads-on-exit',
+      '--runtime',
+      'process',
     ];
     return runToEnd(process.execPath, [bundleOf('agent'), ...needed, ...args], { env });
   };
@@ -649,7 +669,7 @@ describe('a coordinator that cannot be reached', () => {
   });
 
   function startAgent(name: string, url: string, directory = name, ...more: readonly string[]): Running {
-    const place = ['--data-dir', join(cluster.directory, directory), '--stop-workloads-on-exit'];
+    const place = ['--data-dir', join(cluster.directory, directory), '--runtime', 'process', '--stop-workloads-on-exit'];
     const args = ['--name', name, '--coordinator', url, ...place, ...more];
     return Running.start(process.execPath, [bundleOf('agent'), ...args]);
   }

@@ -70,16 +70,21 @@ export function addNodeCommands(tree: CommandTree, parent: Command): void {
 /** Lists nodes. */
 export async function listNodes(invocation: Invocation): Promise<void> {
   const { session } = invocation;
+  const nodes = await allNodes(session, textOption(invocation, 'selector'));
+  if (nodes.length === 0 && !session.structured) await session.note('no nodes');
+  else await printNodes(session, nodes);
+}
+
+/** Every node there is, or every one with these labels. */
+export async function allNodes(session: Session, labelSelector = ''): Promise<readonly Node[]> {
   const nodes: Node[] = [];
   let pageToken = '';
-  const labelSelector = textOption(invocation, 'selector') ?? '';
   do {
     const page = await session.client.listNodes({ labelSelector, pageSize: PAGE_SIZE, pageToken }, session.callOptions());
     nodes.push(...page.nodes);
     pageToken = page.nextPageToken;
   } while (pageToken !== '');
-  if (nodes.length === 0 && !session.structured) await session.note('no nodes');
-  else await printNodes(session, nodes);
+  return nodes;
 }
 
 /** Shows the named nodes. */

@@ -22,6 +22,14 @@ export interface SpecFlag {
   readonly adds?: boolean;
 }
 
+/** A flag without a value, which sets a field to true; with `--no-` before its name, to false. */
+export interface SpecSwitch {
+  readonly flag: string;
+  readonly description: string;
+  /** Below `spec`, as in an update mask. */
+  readonly path: string;
+}
+
 /** The text itself. */
 export const text = (texts: readonly string[]): JsonValue => texts.at(-1) ?? '';
 /** Every text that was given. */

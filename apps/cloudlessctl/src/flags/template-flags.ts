@@ -7,11 +7,16 @@ import type { SpecFlag } from './flag-values.js';
 
 function ports(texts: readonly string[]): JsonValue {
   return texts.map((given) => {
-    const match = /^(?:([a-z0-9-]+)=)?(\d{1,5})(?:\/(tcp|udp))?$/i.exec(given);
-    if (match === null) throw usageFailure(`--port: expected 8080, http=8080 or dns=53/udp, got ${JSON.stringify(given)}`);
-    const [, name, number, protocol] = match;
+    const match = /^(?:([a-z0-9-]+)=)?(?:(\d{1,5}):)?(\d{1,5})(?:\/(tcp|udp))?$/i.exec(given);
+    if (match === null) {
+      throw usageFailure(
+        `--port: expected 8080, http=8080, dns=53/udp or, with a port of the node before it, 80:8080, got ${JSON.stringify(given)}`,
+      );
+    }
+    const [, name, hostPort, number, protocol] = match;
     return {
       ...(name === undefined ? {} : { name }),
+      ...(hostPort === undefined ? {} : { hostPort: Number(hostPort) }),
       containerPort: Number(number),
       ...(protocol === undefined ? {} : { protocol: protocol.toUpperCase() }),
     };
@@ -49,7 +54,10 @@ export const TEMPLATE_FLAGS: readonly SpecFlag[] = [
   { flag: '--image', value: 'reference', description: 'image to run', path: 'image', parse: text },
   { flag: '--arg', value: 'text', description: 'argument after the command', path: 'args', repeatable: true, parse: list },
   { flag: '--replicas', value: 'number', description: 'how many copies', path: 'replicas', parse: wholeNumber('--replicas') },
-  { flag: '--port', value: '[name=]number', description: 'port it listens on', path: 'ports', repeatable: true, parse: ports },
+  {
+    ...{ flag: '--port', value: '[name=][host:]number', path: 'ports', repeatable: true, parse: ports },
+    description: 'port it listens on, with a port of the node before it',
+  },
   {
     flag: '--env',
     value: 'key=value',

@@ -5,6 +5,7 @@ import { createRouterTransport } from '@connectrpc/connect';
 import type { ServiceImpl, Transport } from '@connectrpc/connect';
 import { ManualClock } from '@cloudless/base/testing';
 import {
+  AgentService,
   CoordinatorService,
   NodeSchema,
   NodeStatusSchema,
@@ -24,6 +25,8 @@ export type FakeCoordinator = Partial<ServiceImpl<typeof CoordinatorService>>;
 /** What a run is given beside its arguments. */
 export interface CliOptions {
   readonly coordinator?: FakeCoordinator;
+  /** What it answers for agents. */
+  readonly agents?: Partial<ServiceImpl<typeof AgentService>>;
   readonly transport?: Transport;
   readonly files?: Record<string, string>;
   readonly env?: Readonly<Record<string, string>>;
@@ -66,7 +69,11 @@ export async function runCli(argv: readonly string[], options: CliOptions = {}):
   const files = { ...options.files };
   const servers: string[] = [];
   const transport =
-    options.transport ?? createRouterTransport(({ service }) => void service(CoordinatorService, options.coordinator ?? {}));
+    options.transport ??
+    createRouterTransport(({ service }) => {
+      service(CoordinatorService, options.coordinator ?? {});
+      service(AgentService, options.agents ?? {});
+    });
   let writes = 0;
   const streamTo = (name: 'stdout' | 'stderr'): OutputStream => ({
     isTTY: options.isTTY ?? false,

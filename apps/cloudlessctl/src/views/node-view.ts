@@ -1,5 +1,5 @@
 import { Condition_Type, NodeStatus_Phase, Taint_Effect } from '@cloudless/api';
-import type { Event, Node, NodeCapacity, Taint } from '@cloudless/api';
+import type { Event, Node, NodeStatus, Taint } from '@cloudless/api';
 import { formatAge, formatBytes, formatCpu, formatLabels, formatTime, formatWord } from '../output/human.js';
 import { toneOf } from '../output/style.js';
 import type { Style } from '../output/style.js';
@@ -39,8 +39,8 @@ export function nodeCells(node: Node, nowMs: number, style: Style, wide: boolean
     statusCell(node, style),
     node.zone,
     `${status?.replicaCount ?? 0}/${status?.maxReplicas ?? 0}`,
-    share(status?.allocated, status?.capacity, status?.reserved, 'cpu'),
-    share(status?.allocated, status?.capacity, status?.reserved, 'memory'),
+    reservedShare(status, 'cpu'),
+    reservedShare(status, 'memory'),
     formatAge(node.createdAt, nowMs),
     ...(wide ? extra : []),
   ];
@@ -128,12 +128,9 @@ function resourceTable({ status }: Node): string {
   );
 }
 
-function share(
-  allocated: NodeCapacity | undefined,
-  capacity: NodeCapacity | undefined,
-  reserved: NodeCapacity | undefined,
-  what: 'cpu' | 'memory',
-): string {
+/** What workloads have reserved of what there is for them. */
+export function reservedShare(status: NodeStatus | undefined, what: 'cpu' | 'memory'): string {
+  const { allocated, capacity, reserved } = status ?? {};
   if (capacity === undefined) return '';
   if (what === 'cpu')
     return `${formatCpu(allocated?.cpuMillis ?? 0)}/${formatCpu(capacity.cpuMillis - (reserved?.cpuMillis ?? 0))}`;

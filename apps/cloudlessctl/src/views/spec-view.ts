@@ -8,6 +8,7 @@ import {
 } from '@cloudless/api';
 import type { ResourceList, Rollout_Step, WorkloadSpec } from '@cloudless/api';
 import { formatBytes, formatCpu, formatDuration, formatLabels } from '../output/human.js';
+import { imageText, networkText, portsText, securityText, volumesText } from './container-text.js';
 import { probeText } from './probe-text.js';
 
 /** What a spec runs: its image, or its command. */
@@ -22,18 +23,16 @@ export function specFields(spec: WorkloadSpec | undefined): readonly (readonly [
   const { rollout, restart, placement, resources } = spec;
   const probes = withDefaults(spec); // what is in effect: most of a probe is seldom given
   return [
-    ['Image', spec.image],
+    ['Image', imageText(spec)],
     ['Command', quotedWords([...spec.command, ...spec.args])],
     ['Working directory', spec.workingDir],
     ['Runtime', spec.runtime],
     ['Mode', spec.mode === WorkloadSpec_Mode.GLOBAL ? 'one on each fitting node' : ''],
     ['Replicas', spec.replicas === undefined ? '' : String(spec.replicas)],
-    [
-      'Ports',
-      spec.ports
-        .map(({ name, containerPort, hostPort }) => `${name}=${containerPort}${hostPort === 0 ? '' : ` (node ${hostPort})`}`)
-        .join(', '),
-    ],
+    ['Ports', portsText(spec.ports)],
+    ['Network', networkText(spec.network)],
+    ['Volumes', volumesText(spec.volumes)],
+    ['Security', securityText(spec.security)],
     ['Environment', formatLabels(spec.env)],
     ['Requests', formatResources(resources?.requests)],
     ['Limits', formatResources(resources?.limits)],
@@ -86,13 +85,14 @@ function stepText({ replicas, percent, wait, promotion }: Rollout_Step): string 
 
 function formatResources(resources: ResourceList | undefined): string {
   if (resources === undefined) return '';
-  const { cpuMillis, memoryBytes, storageBytes, bandwidthBps, gpus } = resources;
+  const { cpuMillis, memoryBytes, storageBytes, bandwidthBps, gpus, pids } = resources;
   const parts = [
     cpuMillis === undefined ? '' : `cpu ${formatCpu(cpuMillis)}`,
     memoryBytes === undefined ? '' : `memory ${formatBytes(memoryBytes)}`,
     storageBytes === 0n ? '' : `storage ${formatBytes(storageBytes)}`,
     bandwidthBps === 0n ? '' : `bandwidth ${bandwidthBps} bit/s`,
     gpus === 0 ? '' : `gpus ${gpus}`,
+    pids === undefined ? '' : `processes ${pids}`,
   ];
   return parts.filter((part) => part !== '').join(', ');
 }

@@ -5,6 +5,7 @@ import { toneOf } from '../output/style.js';
 import type { Style } from '../output/style.js';
 import { formatTable } from '../output/table.js';
 import type { Cell } from '../output/table.js';
+import { imagePullLines } from './container-text.js';
 import { eventTable } from './event-view.js';
 import { failingReplicas, failureLines, rolloutFields, rolloutPhase, unsettledReason, versionTable } from './rollout-view.js';
 import { formatFields, formatSections } from './sections.js';
@@ -71,12 +72,8 @@ function rolloutSection(workload: Workload, nowMs: number): string {
 
 function replicaSection(replicas: readonly ReplicaStatus[], nowMs: number, style: Style): string {
   const table = replicaTable(replicas, nowMs, style) || '(none)\n';
-  return (
-    table +
-    failingReplicas(replicas)
-      .map((line) => `${line}\n`)
-      .join('')
-  );
+  const lines = [...imagePullLines(replicas, nowMs), ...failingReplicas(replicas)];
+  return table + lines.map((line) => `${line}\n`).join('');
 }
 
 /** Replicas as a table. */

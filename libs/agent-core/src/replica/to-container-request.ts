@@ -1,7 +1,16 @@
 import { CloudlessError, type ContainerId } from '@cloudless/base';
-import { Port_Protocol, portNameOf, type Order, type Resources, type StartOrder, type WorkloadSpec } from '@cloudless/api';
+import {
+  DEFAULTS,
+  Port_Protocol,
+  portNameOf,
+  type Order,
+  type Resources,
+  type StartOrder,
+  type WorkloadSpec,
+} from '@cloudless/api';
 import type { ContainerLease, ContainerRequest, PortRequest } from '@cloudless/runtime';
 import { toContainerLabels } from './container-labels.js';
+import { toIsolation } from './to-isolation.js';
 
 /** Which container of which agent a request is for. */
 export interface ContainerPlace {
@@ -16,7 +25,7 @@ export interface ContainerPlace {
 
 /**
  * What the runtime is asked for to fulfil a start order. Every field of the spec that concerns a container goes in; the others are
- * read by the scheduler (resources.requests, placement, priority), the rollout, or by {@link toReplicaPlan}.
+ * read by the scheduler (placement, priority), the rollout, or by {@link toReplicaPlan}.
  * @throws kind `invalid` when the order is no start order or has no spec.
  */
 export function toContainerRequest(order: Order, place: ContainerPlace): ContainerRequest {
@@ -44,8 +53,11 @@ export function toContainerRequest(order: Order, place: ContainerPlace): Contain
     args: spec.args,
     env: { ...spec.env, ...ownVariables(order, start, place) },
     ...(spec.workingDir === '' ? {} : { workingDir: spec.workingDir }),
-    ports: spec.ports.map(toPortRequest),
+    ports: spec.ports.map((port) => toPortRequest(port, spec)),
     limits: toLimits(spec.resources),
+    requests: { cpuMillis: spec.resources?.requests?.cpuMillis ?? DEFAULTS.cpuMillis },
+    group: order.replicaId,
+    ...toIsolation(spec, start),
     ...(place.lease === undefined ? {} : { lease: place.lease }),
   };
 }
@@ -74,13 +86,22 @@ export function startOf(order: Order): { readonly start: StartOrder; readonly sp
   return { start, spec: start.spec };
 }
 
-function toPortRequest(port: WorkloadSpec['ports'][number]): PortRequest {
-  return { name: portNameOf(port), port: port.containerPort, protocol: port.protocol === Port_Protocol.UDP ? 'udp' : 'tcp' };
+/** In the node's own network every port is one of the node anyway. */
+function toPortRequest(port: WorkloadSpec['ports'][number], { network }: WorkloadSpec): PortRequest {
+  return {
+    name: portNameOf(port),
+    port: port.containerPort,
+    protocol: port.protocol === Port_Protocol.UDP ? 'udp' : 'tcp',
+    ...(port.hostPort === 0 || network?.hostNetwork === true ? {} : { hostPort: port.hostPort }),
+  };
 }
 
 /** Zero means no limit, as an absent one does. */
 function toLimits(resources: Resources | undefined): ContainerRequest['limits'] {
-  const cpuMillis = resources?.limits?.cpuMillis ?? 0;
-  const memoryBytes = Number(resources?.limits?.memoryBytes ?? 0n);
-  return { ...(cpuMillis > 0 ? { cpuMillis } : {}), ...(memoryBytes > 0 ? { memoryBytes } : {}) };
+  const { cpuMillis = 0, memoryBytes = 0n, pids = 0 } = resources?.limits ?? {};
+  return {
+    ...(cpuMillis > 0 ? { cpuMillis } : {}),
+    ...(memoryBytes > 0n ? { memoryBytes: Number(memoryBytes) } : {}),
+    ...(pids > 0 ? { pids } : {}),
+  };
 }

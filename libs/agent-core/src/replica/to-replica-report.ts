@@ -1,7 +1,15 @@
 import { create } from '@bufbuild/protobuf';
-import { timestampFromMs } from '@bufbuild/protobuf/wkt';
-import { EndpointSchema, ReplicaReportSchema, ReplicaStatus_Phase, type ReplicaReport } from '@cloudless/api';
-import type { ReplicaPhase, ReplicaState } from './replica-state.js';
+import { durationFromMs, timestampFromMs } from '@bufbuild/protobuf/wkt';
+import {
+  EndpointSchema,
+  ImagePullStatusSchema,
+  ImagePullStatus_Phase,
+  ReplicaReportSchema,
+  ReplicaStatus_Phase,
+  type ImagePullStatus,
+  type ReplicaReport,
+} from '@cloudless/api';
+import type { ImagePull, ReplicaPhase, ReplicaState } from './replica-state.js';
 
 const PHASE: Record<ReplicaPhase, ReplicaStatus_Phase> = {
   starting: ReplicaStatus_Phase.STARTING,
@@ -34,6 +42,24 @@ export function toReplicaReport(state: ReplicaState): ReplicaReport {
     lastEndReason: state.lastEndReason ?? '',
     lastLines: [...state.lastLines],
     ...(container === undefined ? {} : { startedAt: timestampFromMs(container.startedAtMs) }),
+    ...(state.imagePull === undefined ? {} : { imagePull: toImagePullStatus(state.imagePull) }),
     earlierContainerIds: state.ended.filter((id) => id !== container?.id),
+  });
+}
+
+const PULL: Record<ImagePull['phase'], ImagePullStatus_Phase> = {
+  pulling: ImagePullStatus_Phase.PULLING,
+  pulled: ImagePullStatus_Phase.PULLED,
+  failed: ImagePullStatus_Phase.FAILED,
+};
+
+function toImagePullStatus(pull: ImagePull): ImagePullStatus {
+  return create(ImagePullStatusSchema, {
+    image: pull.image,
+    phase: PULL[pull.phase],
+    startedAt: timestampFromMs(pull.startedAtMs),
+    ...(pull.phase === 'pulling' ? {} : { took: durationFromMs(pull.tookMs) }),
+    ...(pull.phase === 'pulled' ? { sizeBytes: BigInt(pull.sizeBytes ?? 0) } : {}),
+    ...(pull.phase === 'failed' ? { reason: pull.reason } : {}),
   });
 }

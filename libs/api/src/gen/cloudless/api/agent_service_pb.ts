@@ -8,12 +8,14 @@ import type { ExecRequestSchema, ExecResponseSchema, PortForwardRequestSchema, P
 import { file_cloudless_api_exec } from "./exec_pb.js";
 import type { ContainerStatusSchema, ExecCommandRequestSchema, ExecCommandResponseSchema, GetContainerStatusRequestSchema, ListContainersRequestSchema, ListContainersResponseSchema, LogEntrySchema, StreamLogsRequestSchema } from "./logs_pb.js";
 import { file_cloudless_api_logs } from "./logs_pb.js";
+import type { ContainerStatsSchema, GetContainerStatsRequestSchema, ListContainerStatsRequestSchema, ListContainerStatsResponseSchema } from "./stats_pb.js";
+import { file_cloudless_api_stats } from "./stats_pb.js";
 
 /**
  * Describes the file cloudless/api/agent_service.proto.
  */
 export const file_cloudless_api_agent_service: GenFile = /*@__PURE__*/
-  fileDesc("CiFjbG91ZGxlc3MvYXBpL2FnZW50X3NlcnZpY2UucHJvdG8SDWNsb3VkbGVzcy5hcGkyjQQKDEFnZW50U2VydmljZRJJCgpTdHJlYW1Mb2dzEiAuY2xvdWRsZXNzLmFwaS5TdHJlYW1Mb2dzUmVxdWVzdBoXLmNsb3VkbGVzcy5hcGkuTG9nRW50cnkwARJUCgtFeGVjQ29tbWFuZBIhLmNsb3VkbGVzcy5hcGkuRXhlY0NvbW1hbmRSZXF1ZXN0GiIuY2xvdWRsZXNzLmFwaS5FeGVjQ29tbWFuZFJlc3BvbnNlEkMKBEV4ZWMSGi5jbG91ZGxlc3MuYXBpLkV4ZWNSZXF1ZXN0GhsuY2xvdWRsZXNzLmFwaS5FeGVjUmVzcG9uc2UoATABElgKC1BvcnRGb3J3YXJkEiEuY2xvdWRsZXNzLmFwaS5Qb3J0Rm9yd2FyZFJlcXVlc3QaIi5jbG91ZGxlc3MuYXBpLlBvcnRGb3J3YXJkUmVzcG9uc2UoATABEl4KEkdldENvbnRhaW5lclN0YXR1cxIoLmNsb3VkbGVzcy5hcGkuR2V0Q29udGFpbmVyU3RhdHVzUmVxdWVzdBoeLmNsb3VkbGVzcy5hcGkuQ29udGFpbmVyU3RhdHVzEl0KDkxpc3RDb250YWluZXJzEiQuY2xvdWRsZXNzLmFwaS5MaXN0Q29udGFpbmVyc1JlcXVlc3QaJS5jbG91ZGxlc3MuYXBpLkxpc3RDb250YWluZXJzUmVzcG9uc2ViBnByb3RvMw", [file_cloudless_api_exec, file_cloudless_api_logs]);
+  fileDesc("CiFjbG91ZGxlc3MvYXBpL2FnZW50X3NlcnZpY2UucHJvdG8SDWNsb3VkbGVzcy5hcGky1QUKDEFnZW50U2VydmljZRJJCgpTdHJlYW1Mb2dzEiAuY2xvdWRsZXNzLmFwaS5TdHJlYW1Mb2dzUmVxdWVzdBoXLmNsb3VkbGVzcy5hcGkuTG9nRW50cnkwARJUCgtFeGVjQ29tbWFuZBIhLmNsb3VkbGVzcy5hcGkuRXhlY0NvbW1hbmRSZXF1ZXN0GiIuY2xvdWRsZXNzLmFwaS5FeGVjQ29tbWFuZFJlc3BvbnNlEkMKBEV4ZWMSGi5jbG91ZGxlc3MuYXBpLkV4ZWNSZXF1ZXN0GhsuY2xvdWRsZXNzLmFwaS5FeGVjUmVzcG9uc2UoATABElgKC1BvcnRGb3J3YXJkEiEuY2xvdWRsZXNzLmFwaS5Qb3J0Rm9yd2FyZFJlcXVlc3QaIi5jbG91ZGxlc3MuYXBpLlBvcnRGb3J3YXJkUmVzcG9uc2UoATABEl4KEkdldENvbnRhaW5lclN0YXR1cxIoLmNsb3VkbGVzcy5hcGkuR2V0Q29udGFpbmVyU3RhdHVzUmVxdWVzdBoeLmNsb3VkbGVzcy5hcGkuQ29udGFpbmVyU3RhdHVzEl0KDkxpc3RDb250YWluZXJzEiQuY2xvdWRsZXNzLmFwaS5MaXN0Q29udGFpbmVyc1JlcXVlc3QaJS5jbG91ZGxlc3MuYXBpLkxpc3RDb250YWluZXJzUmVzcG9uc2USWwoRR2V0Q29udGFpbmVyU3RhdHMSJy5jbG91ZGxlc3MuYXBpLkdldENvbnRhaW5lclN0YXRzUmVxdWVzdBodLmNsb3VkbGVzcy5hcGkuQ29udGFpbmVyU3RhdHMSaQoSTGlzdENvbnRhaW5lclN0YXRzEiguY2xvdWRsZXNzLmFwaS5MaXN0Q29udGFpbmVyU3RhdHNSZXF1ZXN0GikuY2xvdWRsZXNzLmFwaS5MaXN0Q29udGFpbmVyU3RhdHNSZXNwb25zZWIGcHJvdG8z", [file_cloudless_api_exec, file_cloudless_api_logs, file_cloudless_api_stats]);
 
 /**
  * Served by each agent for its own containers, and by the coordinator for those of all nodes.
@@ -72,6 +74,26 @@ export const AgentService: GenService<{
     methodKind: "unary";
     input: typeof ListContainersRequestSchema;
     output: typeof ListContainersResponseSchema;
+  },
+  /**
+   * A fresh sample of one running container, with every figure there is.
+   *
+   * @generated from rpc cloudless.api.AgentService.GetContainerStats
+   */
+  getContainerStats: {
+    methodKind: "unary";
+    input: typeof GetContainerStatsRequestSchema;
+    output: typeof ContainerStatsSchema;
+  },
+  /**
+   * What all running containers have used of late.
+   *
+   * @generated from rpc cloudless.api.AgentService.ListContainerStats
+   */
+  listContainerStats: {
+    methodKind: "unary";
+    input: typeof ListContainerStatsRequestSchema;
+    output: typeof ListContainerStatsResponseSchema;
   },
 }> = /*@__PURE__*/
   serviceDesc(file_cloudless_api_agent_service, 0);

@@ -373,7 +373,7 @@ export const ResourcesSchema: GenMessage<Resources> = /*@__PURE__*/
  */
 export type ResourceList = Message<"cloudless.api.ResourceList"> & {
   /**
-   * Thousandths of a core. Requests: default 100.
+   * Thousandths of a core. Requests: default 100. The limit of a container is at least 10.
    *
    * @generated from field: optional int32 cpu_millis = 1;
    */
@@ -1360,7 +1360,8 @@ export type SecurityContext = Message<"cloudless.api.SecurityContext"> & {
   readOnlyRootFilesystem: boolean;
 
   /**
-   * Names such as `NET_ADMIN` or `CAP_NET_ADMIN`, or `ALL`. What is dropped goes first, then what is added comes.
+   * Names such as `NET_ADMIN` or `CAP_NET_ADMIN`, or `ALL`. What is dropped goes first, then what is added comes: `ALL` is not added
+   * when anything is dropped.
    *
    * @generated from field: repeated string capabilities_add = 5;
    */
@@ -1372,7 +1373,8 @@ export type SecurityContext = Message<"cloudless.api.SecurityContext"> & {
   capabilitiesDrop: string[];
 
   /**
-   * `RuntimeDefault` (also when empty), `Unconfined`, or `localhost/<absolute path of a profile on the node>`.
+   * `RuntimeDefault` (also when empty), `Unconfined`, or `localhost/` and the absolute path of a profile on the node, as in
+   * `localhost//etc/seccomp/web.json`.
    *
    * @generated from field: string seccomp_profile = 7;
    */
@@ -1394,14 +1396,16 @@ export type SecurityContext = Message<"cloudless.api.SecurityContext"> & {
   selinuxOptions: string;
 
   /**
-   * All of the node's devices and privileges. Needs a node whose agent allows it.
+   * All of the node's devices and privileges, and no profiles: capabilities_drop, seccomp_profile, selinux_options and the default
+   * AppArmor profile are refused beside it, for they would have no effect. Needs a node whose agent allows it.
    *
    * @generated from field: bool privileged = 10;
    */
   privileged: boolean;
 
   /**
-   * Default true: no program gains privileges by set-user-id or file capabilities. False only lifts that.
+   * Default true, but false for a privileged container, which cannot have it: no program gains privileges by set-user-id or file
+   * capabilities. False only lifts that.
    *
    * @generated from field: optional bool no_new_privileges = 11;
    */
@@ -1436,7 +1440,8 @@ export type Volume = Message<"cloudless.api.Volume"> & {
   name: string;
 
   /**
-   * Absolute path inside the container; unique in the workload.
+   * Absolute path inside the container, without `.`, `..` and needless slashes; unique in the workload. Not `/`, `/dev`, nor `/proc`, `/sys`
+   * and what is below them.
    *
    * @generated from field: string mount_path = 2;
    */

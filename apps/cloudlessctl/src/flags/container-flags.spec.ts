@@ -1,0 +1,112 @@
+import { ImagePull_Policy as Policy, type CreateWorkloadRequest, type UpdateWorkloadRequest } from '@cloudless/api';
+import { aWorkload, runCli } from '../testing/run-cli.js';
+
+async function createdBy(flags: readonly string[]): Promise<CreateWorkloadRequest['spec']> {
+  const requests: CreateWorkloadRequest[] = [];
+  const coordinator = { createWorkload: (request: CreateWorkloadRequest) => (requests.push(request), aWorkload()) };
+  const argv = ['workload', 'create', 'web', '--image', 'nginx:alpine', ...flags];
+  expect(await runCli(argv, { coordinator })).toMatchObject({ exitCode: 0, stderr: '' });
+  return requests[0]?.spec;
+}
+
+async function updatesBy(flags: readonly string[]): Promise<UpdateWorkloadRequest | undefined> {
+  const requests: UpdateWorkloadRequest[] = [];
+  const coordinator = { updateWorkload: (request: UpdateWorkloadRequest) => (requests.push(request), aWorkload()) };
+  expect(await runCli(['workload', 'update', 'web', ...flags], { coordinator })).toMatchObject({ exitCode: 0, stderr: '' });
+  return requests[0];
+}
+
+describe('flags of containers', () => {
+  it.each<{ flags: string[]; gives: object }>([
+    { flags: ['--pull', 'if-not-present'], gives: { imagePull: { policy: Policy.IF_NOT_PRESENT } } },
+    { flags: ['--pull', 'always'], gives: { imagePull: { policy: Policy.ALWAYS } } },
+    { flags: ['--user', '1000', '--group', '0'], gives: { security: { runAsUser: 1000n, runAsGroup: 0n } } },
+    {
+      flags: ['--cap-drop', 'ALL', '--cap-add', 'NET_ADMIN', '--cap-add', 'KILL', '--runtime-class', 'runsc'],
+      gives: { security: { capabilitiesDrop: ['ALL'], capabilitiesAdd: ['NET_ADMIN', 'KILL'], runtimeClass: 'runsc' } },
+    },
+    {
+      flags: ['--non-root', '--read-only', '--privileged'],
+      gives: { security: { runAsNonRoot: true, readOnlyRootFilesystem: true, privileged: true } },
+    },
+    {
+      flags: ['--host-network', '--hostname', 'a', '--dns', '10.0.0.1', '--dns', '::1'],
+      gives: { network: { hostNetwork: true, hostname: 'a', dnsServers: ['10.0.0.1', '::1'] } },
+    },
+    { flags: ['--pids-limit', '50', '--cpu-limit', '0.5'], gives: { resources: { limits: { pids: 50, cpuMillis: 500 } } } },
+    {
+      flags: ['--port', 'http=8080:80', '--port', '53:53/udp', '--port', '81'],
+      gives: {
+        ports: [
+          { name: 'http', hostPort: 8080, containerPort: 80 },
+          { hostPort: 53, containerPort: 53, protocol: 1 },
+          { hostPort: 0, containerPort: 81 },
+        ],
+      },
+    },
+  ])('$flags', async ({ flags, gives }) => {
+    expect(await createdBy(flags)).toMatchObject({ image: 'nginx:alpine', ...gives });
+  });
+
+  it('takes no word behind a switch for its value', async () => {
+    const requests: CreateWorkloadRequest[] = [];
+    const coordinator = { createWorkload: (request: CreateWorkloadRequest) => (requests.push(request), aWorkload()) };
+    await runCli(['workload', 'create', '--read-only', 'web', '--image', 'x'], { coordinator });
+    expect(requests).toMatchObject([{ name: 'web', spec: { security: { readOnlyRootFilesystem: true } } }]);
+  });
+
+  it.each([
+    { given: 'data:/var/lib/data', volume: { name: 'data', mountPath: '/var/lib/data', source: { value: { name: 'data' } } } },
+    { given: 'data:/a:ro', volume: { name: 'data', mountPath: '/a', readOnly: true, source: { case: 'named' } } },
+    {
+      given: '/srv/www:/usr/share/nginx/html:ro',
+      volume: {
+        ...{ name: 'usr-share-nginx-html', mountPath: '/usr/share/nginx/html', readOnly: true },
+        source: { case: 'hostPath', value: { path: '/srv/www' } },
+      },
+    },
+    {
+      given: '/var/cache/_X:rw',
+      volume: { name: 'var-cache-x', mountPath: '/var/cache/_X', readOnly: false, source: { case: 'emptyDir' } },
+    },
+    { given: `/${'a'.repeat(70)}`, volume: { name: 'a'.repeat(63), source: { case: 'emptyDir' } } },
+  ])('--volume $given', async ({ given, volume }) => {
+    expect((await createdBy(['--volume', given]))?.volumes).toMatchObject([volume]);
+  });
+
+  it('change what they name and nothing beside it, also back', async () => {
+    const [set, back] = [await updatesBy(['--read-only', '--user', '5']), await updatesBy(['--no-read-only'])];
+    expect(set?.updateMask?.paths).toEqual(['security.run_as_user', 'security.read_only_root_filesystem']);
+    expect(back?.updateMask?.paths).toEqual(['security.read_only_root_filesystem']);
+    expect([set?.spec?.security?.readOnlyRootFilesystem, back?.spec?.security?.readOnlyRootFilesystem]).toEqual([true, false]);
+    const none = await updatesBy(['--volume', 'none', '--cap-add', 'none']);
+    expect(none?.updateMask?.paths).toEqual(['volumes', 'security.capabilities_add']);
+    expect([none?.spec?.volumes, none?.spec?.security?.capabilitiesAdd]).toEqual([[], []]);
+  });
+
+  const form = 'expected NAME:/PATH, /HOST/PATH:/PATH or /PATH, each with :ro or not, as in data:/var/lib/data, got';
+  it.each([
+    { flags: ['--volume', 'data'], says: `--volume: ${form} "data"` },
+    { flags: ['--volume', 'data:rel'], says: `--volume: ${form} "data:rel"` },
+    { flags: ['--volume', './a:/b'], says: `--volume: ${form} "./a:/b"` },
+    { flags: ['--volume', '/a:/b:rx'], says: `--volume: ${form} "/a:/b:rx"` },
+    { flags: ['--user', 'nginx'], says: '--user: expected a numeric id, got "nginx"' },
+    {
+      flags: ['--user', '1000:1000'],
+      says: '--user: expected a numeric id, got "1000:1000"; the group is given by --group',
+    },
+    { flags: ['--group', '-1'], says: '--group: expected a numeric id, got "-1"' },
+    {
+      flags: ['--pull', 'allways'],
+      says: '--pull: expected one of IF_NOT_PRESENT, ALWAYS, NEVER, got "allways"; did you mean ALWAYS?',
+    },
+    { flags: ['--pids-limit', 'x'], says: '--pids-limit: expected a whole number, got "x"' },
+    {
+      flags: ['--port', '1:2:3'],
+      says: '--port: expected 8080, http=8080, dns=53/udp or, with a port of the node before it, 80:8080, got "1:2:3"',
+    },
+  ])('refuses $flags', async ({ flags, says }) => {
+    const { exitCode, stderr } = await runCli(['workload', 'update', 'web', ...flags]);
+    expect({ exitCode, stderr }).toEqual({ exitCode: 2, stderr: `cloudlessctl: ${says}\n` });
+  });
+});

@@ -1,0 +1,95 @@
+import type { JsonValue } from '@bufbuild/protobuf';
+import { ImagePull_PolicySchema } from '@cloudless/api';
+import { usageFailure } from '../failure.js';
+import { list, names, text, wholeNumber, word } from './flag-values.js';
+import type { SpecFlag, SpecSwitch } from './flag-values.js';
+
+/** What only containers have: where the image comes from, what it may do, and what it sees of its node. Profiles need a manifest. */
+export const CONTAINER_FLAGS: readonly SpecFlag[] = [
+  {
+    ...{ flag: '--pull', value: 'policy', description: 'IF_NOT_PRESENT, ALWAYS or NEVER', path: 'image_pull.policy' },
+    parse: word('--pull', names(ImagePull_PolicySchema)),
+  },
+  {
+    ...{ flag: '--volume', value: 'volume', path: 'volumes', repeatable: true, parse: volumes },
+    description: 'NAME:/PATH (kept on the node), /HOST/PATH:/PATH or /PATH (empty); :ro at the end; none: no volumes',
+  },
+  { flag: '--user', value: 'id', description: 'numeric user it runs as', path: 'security.run_as_user', parse: id('--user') },
+  {
+    flag: '--group',
+    value: 'id',
+    description: 'numeric group, with --user',
+    path: 'security.run_as_group',
+    parse: id('--group'),
+  },
+  capabilities('--cap-add', 'Linux capability to give it, such as NET_ADMIN', 'security.capabilities_add'),
+  capabilities('--cap-drop', 'Linux capability to take from it, or ALL', 'security.capabilities_drop'),
+  {
+    ...{ flag: '--runtime-class', value: 'name', path: 'security.runtime_class', parse: text },
+    description: 'another runtime of the node, such as runsc',
+  },
+  { flag: '--hostname', value: 'name', description: 'name of its host', path: 'network.hostname', parse: text },
+  { flag: '--dns', value: 'address', description: 'DNS server', path: 'network.dns_servers', repeatable: true, parse: list },
+  {
+    ...{ flag: '--pids-limit', value: 'number', path: 'resources.limits.pids', parse: wholeNumber('--pids-limit') },
+    description: 'processes and threads never to exceed',
+  },
+];
+
+/** Those that are on or off. */
+export const CONTAINER_SWITCHES: readonly SpecSwitch[] = [
+  { flag: '--non-root', description: 'refuse to start as root', path: 'security.run_as_non_root' },
+  { flag: '--read-only', description: 'only volumes can be written to', path: 'security.read_only_root_filesystem' },
+  { flag: '--privileged', description: 'all privileges of the node', path: 'security.privileged' },
+  { flag: '--host-network', description: 'the network of the node', path: 'network.host_network' },
+];
+
+/** `none` gives the empty list. */
+function capabilities(flag: string, description: string, path: string): SpecFlag {
+  const parse = (texts: readonly string[]): JsonValue => (isNone(texts) ? [] : list(texts));
+  return { flag, value: 'capability', description, path, repeatable: true, parse };
+}
+
+function isNone(texts: readonly string[]): boolean {
+  return texts.length === 1 && texts[0] === 'none';
+}
+
+function id(flag: string): (texts: readonly string[]) => JsonValue {
+  return (texts) => {
+    const given = texts.at(-1) ?? '';
+    if (/^\d{1,10}$/.test(given)) return given;
+    const hint = flag === '--user' && given.includes(':') ? '; the group is given by --group' : '';
+    throw usageFailure(`${flag}: expected a numeric id, got ${JSON.stringify(given)}${hint}`);
+  };
+}
+
+function volumes(texts: readonly string[]): JsonValue {
+  return isNone(texts) ? [] : texts.map(volume);
+}
+
+/** Reads `NAME:/PATH`, `/HOST/PATH:/PATH` and `/PATH`, each with `:ro` or `:rw` behind it. */
+function volume(given: string): JsonValue {
+  const match = /^(?:([^:]+):)?(\/[^:]*)(?::(ro|rw))?$/.exec(given);
+  const [, source, mountPath = '', mode] = match ?? [];
+  const isName = source !== undefined && /^[a-z0-9]([a-z0-9-]*[a-z0-9])?$/.test(source);
+  if (match === null || (source !== undefined && !isName && !source.startsWith('/'))) {
+    throw usageFailure(
+      `--volume: expected NAME:/PATH, /HOST/PATH:/PATH or /PATH, each with :ro or not, as in data:/var/lib/data, got ${JSON.stringify(given)}`,
+    );
+  }
+  return {
+    name: isName ? source : nameOf(mountPath),
+    mountPath,
+    ...(mode === 'ro' ? { readOnly: true } : {}),
+    ...(source === undefined ? { emptyDir: {} } : isName ? { named: { name: source } } : { hostPath: { path: source } }),
+  };
+}
+
+/** Longest DNS label. */
+const MAX_NAME = 63;
+
+/** A volume without a name is called by its place: `/var/log/nginx` is `var-log-nginx`. */
+function nameOf(mountPath: string): string {
+  const name = mountPath.toLowerCase().replaceAll(/[^a-z0-9]+/g, '-');
+  return name.replaceAll(/^-+/g, '').slice(0, MAX_NAME).replaceAll(/-+$/g, '') || 'root';
+}

@@ -1,0 +1,76 @@
+import { create, type MessageInitShape } from '@bufbuild/protobuf';
+import { durationFromMs, timestampFromMs } from '@bufbuild/protobuf/wkt';
+import {
+  ImagePullStatus_Phase as PullPhase,
+  ImagePull_Policy as Policy,
+  ReplicaStatusSchema,
+  WorkloadSpecSchema,
+  type ImagePullStatusSchema,
+} from '@cloudless/api';
+import { NOW_MS } from '../testing/run-cli.js';
+import { imagePullLines } from './container-text.js';
+import { specFields } from './spec-view.js';
+
+function fieldsOf(spec: MessageInitShape<typeof WorkloadSpecSchema>): object {
+  return Object.fromEntries(specFields(create(WorkloadSpecSchema, spec)).filter(([, text]) => text !== ''));
+}
+
+describe('what describe shows of a container', () => {
+  it('is nothing of a process', () => {
+    expect(fieldsOf({ command: ['a'], security: {}, network: {}, imagePull: {} })).toEqual({ Command: 'a' });
+  });
+
+  it('is everything that was asked for', () => {
+    expect(
+      fieldsOf({
+        image: 'nginx',
+        imagePull: { policy: Policy.ALWAYS },
+        ports: [{ name: 'http', containerPort: 80, hostPort: 8080 }],
+        network: { hostname: 'a', dnsServers: ['::1', '10.0.0.1'] },
+        resources: { limits: { memoryBytes: 64n << 20n, pids: 50 } },
+        volumes: [
+          { mountPath: '/data', source: { case: 'named', value: { name: 'data' } } },
+          { mountPath: '/tmp', source: { case: 'emptyDir', value: {} } },
+          { mountPath: '/www', readOnly: true, source: { case: 'hostPath', value: { path: '/srv' } } },
+        ],
+        security: {
+          ...{ runAsUser: 1000n, runAsGroup: 5n, runAsNonRoot: true, readOnlyRootFilesystem: true, privileged: true },
+          ...{ capabilitiesAdd: ['KILL', 'BPF'], capabilitiesDrop: ['ALL'], noNewPrivileges: false, runtimeClass: 'runsc' },
+          ...{ seccompProfile: 'Unconfined', apparmorProfile: 'localhost/web', selinuxOptions: '::a_t:' },
+        },
+      }),
+    ).toEqual({
+      Image: 'nginx, pulled always',
+      Ports: 'http=80 (node 8080)',
+      Network: 'host name a, DNS ::1 10.0.0.1',
+      Limits: 'memory 64Mi, processes 50',
+      Volumes: 'data:/data, /tmp (empty), /srv:/www:ro',
+      Security:
+        'user 1000:5, not root, read-only, privileged, adds KILL BPF, drops ALL, seccomp Unconfined, AppArmor localhost/web, SELinux ::a_t:, new privileges allowed, runtime class runsc',
+    });
+    expect(fieldsOf({ image: 'a', imagePull: { policy: Policy.NEVER }, network: { hostNetwork: true } })).toEqual({
+      Image: 'a, never pulled',
+      Network: 'of the node',
+    });
+  });
+
+  it.each<{ pull: MessageInitShape<typeof ImagePullStatusSchema> | undefined; lines: string[] }>([
+    { pull: undefined, lines: [] },
+    {
+      pull: { image: 'nginx', phase: PullPhase.PULLING, startedAt: timestampFromMs(NOW_MS - 12_000) },
+      lines: ['web-1: pulling nginx, for 12s'],
+    },
+    {
+      pull: { image: 'nginx', phase: PullPhase.PULLED, took: durationFromMs(2_000), sizeBytes: 12n << 20n },
+      lines: ['web-1: pulled nginx in 2s, 12Mi'],
+    },
+    { pull: { image: 'nginx', phase: PullPhase.PULLED, took: durationFromMs(480) }, lines: ['web-1: pulled nginx in 480ms'] },
+    {
+      pull: { image: 'nginx', phase: PullPhase.FAILED, took: durationFromMs(10), reason: 'not found' },
+      lines: ['web-1: could not pull nginx: not found'],
+    },
+  ])('tells how the image was pulled: $lines', ({ pull, lines }) => {
+    const replica = create(ReplicaStatusSchema, { id: 'web-1', ...(pull === undefined ? {} : { imagePull: pull }) });
+    expect(imagePullLines([replica], NOW_MS)).toEqual(lines);
+  });
+});

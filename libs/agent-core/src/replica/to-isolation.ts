@@ -1,0 +1,109 @@
+import {
+  ImagePull_Policy as Policy,
+  canonicalCapability,
+  parseProfile,
+  parseSelinuxOptions,
+  type Network,
+  type SecurityContext,
+  type StartOrder,
+  type Volume,
+  type WorkloadSpec,
+} from '@cloudless/api';
+import { CloudlessError } from '@cloudless/base';
+import type {
+  ContainerRequest,
+  NetworkRequest,
+  PullPolicy,
+  SecurityProfile,
+  SecurityRequest,
+  VolumeRequest,
+} from '@cloudless/runtime';
+
+/** The part of a request that only containers have: what the API accepts with an image alone. */
+export type Isolation = Pick<ContainerRequest, 'imagePull' | 'volumes' | 'security' | 'network'>;
+
+/**
+ * Where an image comes from, and what its container sees of the node.
+ * @throws kind `invalid` for texts that the API would not have accepted.
+ */
+export function toIsolation(spec: WorkloadSpec, owner: Pick<StartOrder, 'namespace' | 'workload'>): Isolation {
+  const { image, imagePull, volumes, security, network } = spec;
+  return {
+    ...(image === '' ? {} : { imagePull: toPullPolicy(imagePull?.policy ?? Policy.IF_NOT_PRESENT) }),
+    ...(volumes.length === 0 ? {} : { volumes: volumes.map((volume) => toVolumeRequest(volume, owner)) }),
+    ...(security === undefined ? {} : { security: toSecurityRequest(security) }),
+    ...(network === undefined ? {} : { network: toNetworkRequest(network) }),
+  };
+}
+
+const PULL_POLICIES: Readonly<Record<Policy, PullPolicy>> = {
+  [Policy.IF_NOT_PRESENT]: 'ifNotPresent',
+  [Policy.ALWAYS]: 'always',
+  [Policy.NEVER]: 'never',
+};
+
+function toPullPolicy(policy: Policy): PullPolicy {
+  return known('pull policy', String(policy), (PULL_POLICIES as Partial<Record<Policy, PullPolicy>>)[policy]);
+}
+
+function toVolumeRequest(volume: Volume, owner: Pick<StartOrder, 'namespace' | 'workload'>): VolumeRequest {
+  const { name, mountPath, readOnly } = volume;
+  return { name, mountPath, readOnly, source: toSource(volume, owner) };
+}
+
+/** A named volume is of its workload: the same name in another one means another volume. */
+function toSource({ name, source }: Volume, owner: Pick<StartOrder, 'namespace' | 'workload'>): VolumeRequest['source'] {
+  switch (source.case) {
+    case 'emptyDir':
+      return { kind: 'emptyDir' };
+    case 'hostPath':
+      return { kind: 'hostPath', path: source.value.path };
+    case 'named':
+      return { kind: 'named', namespace: owner.namespace, workload: owner.workload, name: source.value.name };
+    default:
+      throw new CloudlessError('invalid', `volume "${name}" has no source that this agent knows`);
+  }
+}
+
+function toSecurityRequest(security: SecurityContext): SecurityRequest {
+  const { runAsUser, runAsGroup, runAsNonRoot, readOnlyRootFilesystem, privileged, runtimeClass } = security;
+  const { capabilitiesAdd, capabilitiesDrop, seccompProfile, apparmorProfile, selinuxOptions } = security;
+  // A privileged process can undo what this would keep it from, and container runtimes would set it all the same.
+  const noNewPrivileges = security.noNewPrivileges ?? (privileged ? false : undefined);
+  return {
+    ...(runAsNonRoot ? { runAsNonRoot } : {}),
+    ...(runAsUser === undefined ? {} : { runAsUser: Number(runAsUser) }),
+    ...(runAsGroup === undefined ? {} : { runAsGroup: Number(runAsGroup) }),
+    ...(readOnlyRootFilesystem ? { readOnlyRootFilesystem } : {}),
+    ...(capabilitiesAdd.length === 0 ? {} : { capabilitiesAdd: capabilityNames(capabilitiesAdd) }),
+    ...(capabilitiesDrop.length === 0 ? {} : { capabilitiesDrop: capabilityNames(capabilitiesDrop) }),
+    ...(seccompProfile === '' ? {} : { seccomp: toProfile('seccomp', seccompProfile) }),
+    ...(apparmorProfile === '' ? {} : { apparmor: toProfile('AppArmor', apparmorProfile) }),
+    ...(selinuxOptions === '' ? {} : { selinux: known('SELinux options', selinuxOptions, parseSelinuxOptions(selinuxOptions)) }),
+    ...(privileged ? { privileged } : {}),
+    ...(noNewPrivileges === undefined ? {} : { noNewPrivileges }),
+    ...(runtimeClass === '' ? {} : { runtimeClass }),
+  };
+}
+
+function capabilityNames(texts: readonly string[]): readonly string[] {
+  return [...new Set(texts.map((text) => known('capability', text, canonicalCapability(text))))];
+}
+
+function toProfile(kind: string, text: string): SecurityProfile {
+  return known(`${kind} profile`, text, parseProfile(text));
+}
+
+/** What a newer coordinator accepts is refused here, never started with less than was asked for. */
+function known<Value>(what: string, text: string, value: Value | undefined): Value {
+  if (value === undefined) throw new CloudlessError('invalid', `${what} ${JSON.stringify(text)} is not known to this agent`);
+  return value;
+}
+
+function toNetworkRequest({ hostNetwork, hostname, dnsServers }: Network): NetworkRequest {
+  return {
+    ...(hostNetwork ? { hostNetwork } : {}),
+    ...(hostname === '' ? {} : { hostname }),
+    ...(dnsServers.length === 0 ? {} : { dnsServers }),
+  };
+}

@@ -1,0 +1,118 @@
+import { create, type MessageInitShape } from '@bufbuild/protobuf';
+import fc from 'fast-check';
+import { Disconnect_Mode as Mode, WorkloadSpecSchema, capabilitiesOf } from './index.js';
+import { arbMessage } from './testing/arb-message.js';
+import { specLeaves } from './testing/index.js';
+
+type Init = MessageInitShape<typeof WorkloadSpecSchema>;
+const needsOf = (init: Init): readonly string[] => capabilitiesOf(create(WorkloadSpecSchema, init));
+const allLimits = { limits: { cpuMillis: 1, memoryBytes: 1n, pids: 1 } };
+
+describe('capabilitiesOf', () => {
+  it.each<{ name: string; given: Init; needs: string[] }>([
+    { name: 'a command', given: { command: ['b'] }, needs: ['runtime.process'] },
+    { name: 'a process by name', given: { command: ['b'], runtime: 'process' }, needs: ['runtime.process'] },
+    {
+      name: 'limits of a process, which no node has',
+      given: { command: ['b'], resources: allLimits },
+      needs: ['runtime.process', 'process.limits.cpu', 'process.limits.memory', 'process.limits.pids'],
+    },
+    {
+      name: 'limits of 0, which are none',
+      given: { command: ['b'], resources: { limits: { cpuMillis: 0, memoryBytes: 0n } } },
+      needs: ['runtime.process'],
+    },
+    {
+      name: 'an exclusive process',
+      given: { command: ['b'], disconnect: { mode: Mode.EXCLUSIVE } },
+      needs: ['runtime.process', 'disconnect.exclusive'],
+    },
+    { name: 'an image', given: { image: 'a' }, needs: ['runtime.cri'] },
+    { name: 'an image with a command', given: { image: 'a', command: ['b'] }, needs: ['runtime.cri'] },
+    { name: 'a runtime by name', given: { command: ['b'], runtime: 'cri' }, needs: ['runtime.cri'] },
+    {
+      name: 'limits of a container',
+      given: { image: 'a', resources: allLimits },
+      needs: ['runtime.cri', 'limits.cpu', 'limits.memory', 'limits.pids'],
+    },
+    {
+      name: 'an exclusive container, which no node has',
+      given: { image: 'a', disconnect: { mode: Mode.EXCLUSIVE } },
+      needs: ['runtime.cri', 'cri.disconnect.exclusive'],
+    },
+    { name: 'requests', given: { image: 'a', resources: { requests: { cpuMillis: 5 } } }, needs: ['runtime.cri'] },
+    { name: 'a port', given: { image: 'a', ports: [{ containerPort: 80 }] }, needs: ['runtime.cri'] },
+    {
+      name: 'host ports',
+      given: {
+        image: 'a',
+        ports: [
+          { containerPort: 80, hostPort: 1 },
+          { containerPort: 81, hostPort: 2 },
+        ],
+      },
+      needs: ['runtime.cri', 'ports.host'],
+    },
+    {
+      name: 'the network of the node, with a port of it',
+      given: { image: 'a', network: { hostNetwork: true }, ports: [{ containerPort: 80, hostPort: 80 }] },
+      needs: ['runtime.cri', 'network.host'],
+    },
+    { name: 'a name and DNS', given: { image: 'a', network: { hostname: 'x', dnsServers: ['::1'] } }, needs: ['runtime.cri'] },
+    {
+      name: 'volumes of all kinds, some twice',
+      given: {
+        image: 'a',
+        volumes: [
+          { source: { case: 'named', value: {} } },
+          { source: { case: 'emptyDir', value: {} } },
+          { source: { case: 'hostPath', value: {} } },
+          { source: { case: 'emptyDir', value: {} } },
+        ],
+      },
+      needs: ['runtime.cri', 'volumes.emptydir', 'volumes.hostpath', 'volumes.named'],
+    },
+    { name: 'an empty security context', given: { image: 'a', security: {} }, needs: ['runtime.cri'] },
+    { name: 'a user', given: { image: 'a', security: { runAsUser: 0n } }, needs: ['runtime.cri', 'security.context'] },
+    {
+      name: 'new privileges',
+      given: { image: 'a', security: { noNewPrivileges: false } },
+      needs: ['runtime.cri', 'security.context'],
+    },
+    {
+      name: 'what only some nodes have',
+      given: { image: 'a', security: { apparmorProfile: 'Unconfined', selinuxOptions: '::a_t:', privileged: true } },
+      needs: ['runtime.cri', 'security.apparmor', 'security.selinux', 'security.privileged'],
+    },
+    {
+      name: 'another runtime',
+      given: { image: 'a', security: { runtimeClass: 'runsc' } },
+      needs: ['runtime.cri', 'runtime-class.runsc'],
+    },
+  ])('$name needs $needs', ({ given, needs }) => {
+    expect(needsOf(given)).toEqual(needs);
+  });
+
+  it('takes the disconnect of the workload, which no template has', () => {
+    const template = create(WorkloadSpecSchema, { command: ['a'] });
+    const spec = create(WorkloadSpecSchema, { command: ['a'], disconnect: { mode: Mode.EXCLUSIVE } });
+    expect(capabilitiesOf(template, spec)).toEqual(['runtime.process', 'disconnect.exclusive']);
+    expect(capabilitiesOf(spec, template)).toEqual(['runtime.process']);
+    expect(capabilitiesOf(template, undefined)).toEqual(['runtime.process']);
+  });
+
+  it.each(specLeaves().filter(({ path }) => path.startsWith('security.')))('$path asks for something', ({ spec }) => {
+    expect(needsOf({ ...spec, image: 'a' }).length).toBe(2);
+  });
+
+  it('names nothing twice, and nothing of containers for a process', () => {
+    fc.assert(
+      fc.property(arbMessage(WorkloadSpecSchema), (spec) => {
+        const needs = capabilitiesOf(spec);
+        expect(new Set(needs).size).toBe(needs.length);
+        const ofProcess = needs.filter((name) => /^(runtime\.process$|process\.|disconnect\.)/.test(name));
+        expect([0, needs.length]).toContain(ofProcess.length);
+      }),
+    );
+  });
+});

@@ -1,0 +1,73 @@
+import { isFieldSet } from '@bufbuild/protobuf';
+import { disconnectTimesOf } from './defaults.js';
+import { SecurityContextSchema, type SecurityContext, type Volume, type WorkloadSpec } from './gen.js';
+
+/** What a node must have for each kind of volume. */
+const OF_SOURCE: Readonly<Record<NonNullable<Volume['source']['case']>, string>> = {
+  emptyDir: 'volumes.emptydir',
+  hostPath: 'volumes.hostpath',
+  named: 'volumes.named',
+};
+
+/**
+ * What a spec must find on a node, as the scheduler filters by. Plain names are of containers; what processes would need of their
+ * runtime and no process runtime has is called `process.<name>`, and what no container runtime has `cri.<name>`: a node that has
+ * both runtimes never takes the word of one for the other.
+ * @param template - What replicas are made from.
+ * @param spec - Whose `disconnect` holds now: it is not part of a template.
+ */
+export function capabilitiesOf(
+  template: WorkloadSpec,
+  spec: Pick<WorkloadSpec, 'disconnect'> | undefined = template,
+): readonly string[] {
+  const isContainer = template.image !== '' || template.runtime === 'cri';
+  const isExclusive = disconnectTimesOf(spec).stopAfterMs !== undefined;
+  const limits = limitsOf(template);
+  if (!isContainer) {
+    return ['runtime.process', ...limits.map((name) => `process.${name}`), ...(isExclusive ? ['disconnect.exclusive'] : [])];
+  }
+  return [
+    'runtime.cri',
+    ...limits,
+    ...networkOf(template),
+    ...volumesOf(template),
+    ...(template.security === undefined ? [] : securityOf(template.security)),
+    ...(isExclusive ? ['cri.disconnect.exclusive'] : []),
+  ];
+}
+
+/** A limit of 0 is none. */
+function limitsOf({ resources }: WorkloadSpec): readonly string[] {
+  const { cpuMillis = 0, memoryBytes = 0n, pids = 0 } = resources?.limits ?? {};
+  return [
+    ...(cpuMillis > 0 ? ['limits.cpu'] : []),
+    ...(memoryBytes > 0n ? ['limits.memory'] : []),
+    ...(pids > 0 ? ['limits.pids'] : []),
+  ];
+}
+
+/** In the node's own network a port needs nothing that leads to it. */
+function networkOf({ network, ports }: WorkloadSpec): readonly string[] {
+  if (network?.hostNetwork === true) return ['network.host'];
+  return ports.some(({ hostPort }) => hostPort !== 0) ? ['ports.host'] : [];
+}
+
+function volumesOf({ volumes }: WorkloadSpec): readonly string[] {
+  const kinds = volumes.flatMap(({ source }) => (source.case === undefined ? [] : [OF_SOURCE[source.case]]));
+  return [...new Set(kinds)].sort();
+}
+
+/** Fields of the security context that need a capability of their own; the others need `security.context`. */
+const APART: ReadonlySet<string> = new Set(['apparmor_profile', 'selinux_options', 'privileged', 'runtime_class']);
+
+function securityOf(security: SecurityContext): readonly string[] {
+  const { apparmorProfile, selinuxOptions, privileged, runtimeClass } = security;
+  const hasContext = SecurityContextSchema.fields.some((field) => !APART.has(field.name) && isFieldSet(security, field));
+  return [
+    ...(hasContext ? ['security.context'] : []),
+    ...(apparmorProfile === '' ? [] : ['security.apparmor']),
+    ...(selinuxOptions === '' ? [] : ['security.selinux']),
+    ...(privileged ? ['security.privileged'] : []),
+    ...(runtimeClass === '' ? [] : [`runtime-class.${runtimeClass}`]),
+  ];
+}

@@ -1,0 +1,238 @@
+import { create, type MessageInitShape } from '@bufbuild/protobuf';
+import {
+  ImagePull_Policy as Policy,
+  Port_Protocol as Protocol,
+  WorkloadSpecSchema,
+  checkSpec,
+  type NetworkSchema,
+  type PortSchema,
+  type SecurityContextSchema,
+  type VolumeSchema,
+} from './index.js';
+
+type Init = MessageInitShape<typeof WorkloadSpecSchema>;
+type SecurityInit = MessageInitShape<typeof SecurityContextSchema>;
+type VolumeInit = MessageInitShape<typeof VolumeSchema>;
+type PortInit = MessageInitShape<typeof PortSchema>;
+type NetworkInit = MessageInitShape<typeof NetworkSchema>;
+
+function problemsOf(init: Init): readonly string[] {
+  try {
+    checkSpec(create(WorkloadSpecSchema, init));
+    return [];
+  } catch (reason) {
+    expect(reason).toMatchObject({ kind: 'invalid' });
+    return (reason as { violations: { field: string; message: string }[] }).violations.map(
+      ({ field, message }) => `${field}: ${message}`,
+    );
+  }
+}
+const ofImage = (init: Init): readonly string[] => problemsOf({ image: 'nginx:alpine', ...init });
+
+describe('what needs a container', () => {
+  it.each<{ field: string; spec: Init }>([
+    { field: 'spec.security', spec: { security: { runAsNonRoot: true } } },
+    { field: 'spec.security', spec: { security: { noNewPrivileges: false } } },
+    { field: 'spec.volumes', spec: { volumes: [{}] } },
+    { field: 'spec.network', spec: { network: { hostname: 'a' } } },
+    { field: 'spec.image_pull', spec: { imagePull: { policy: Policy.NEVER } } },
+    { field: 'spec.image_pull', spec: { imagePull: { secret: 'x' } } },
+    { field: 'spec.ports[1].host_port', spec: { ports: [{ containerPort: 1 }, { containerPort: 2, hostPort: 2 }] } },
+  ])('$field is refused for a process', ({ field, spec }) => {
+    expect(problemsOf({ command: ['serve'], ...spec })).toEqual([`${field}: needs a container: set image`]);
+  });
+
+  it('is not what is empty', () => {
+    expect(problemsOf({ command: ['serve'], security: {}, volumes: [], network: {}, imagePull: {} })).toEqual([]);
+  });
+
+  it.each(Object.values(Policy).filter((value) => typeof value === 'number'))('an image is pulled by policy %i', (policy) => {
+    expect(ofImage({ imagePull: { policy } })).toEqual([]);
+  });
+});
+
+describe('security', () => {
+  const unknown = 'is no Linux capability; write one such as NET_ADMIN or CAP_NET_ADMIN, or ALL';
+  const seccomp =
+    'must be RuntimeDefault, Unconfined or localhost/ and the absolute path of a profile, as in localhost//etc/seccomp/web.json';
+  const apparmor = 'must be RuntimeDefault, Unconfined or localhost/ and the name of a profile, as in localhost/web';
+  const selinux = 'must be user:role:type:level, each of which may be empty but not all, as in ::container_t:s0:c1,c2';
+  const noEffect = 'has no effect in a privileged container; leave it out, or name what is needed in place of privileged';
+  const allAdded = 'ALL is added after what is dropped, so nothing would be dropped; name the capabilities to add';
+
+  it.each<{ security: SecurityInit; says: string }>([
+    { security: { runAsGroup: 5n }, says: 'run_as_group: a group needs a user: set spec.security.run_as_user' },
+    { security: { runAsNonRoot: true, runAsUser: 0n }, says: 'run_as_user: 0 is root, which run_as_non_root refuses' },
+    { security: { capabilitiesAdd: ['NET_ADMIN', 'NET'] }, says: `capabilities_add[1]: "NET" ${unknown}` },
+    { security: { capabilitiesAdd: ['CAP_'] }, says: `capabilities_add[0]: "CAP_" ${unknown}` },
+    { security: { capabilitiesDrop: ['CAP_ALL'] }, says: `capabilities_drop[0]: "CAP_ALL" ${unknown}` },
+    { security: { capabilitiesDrop: [''] }, says: `capabilities_drop[0]: "" ${unknown}` },
+    {
+      security: { capabilitiesAdd: ['KILL', 'cap_chown'], capabilitiesDrop: ['CHOWN'] },
+      says: 'capabilities_add[1]: CHOWN is both added and dropped; leave out one of them',
+    },
+    {
+      security: { capabilitiesAdd: ['ALL'], capabilitiesDrop: ['all'] },
+      says: 'capabilities_add[0]: ALL is both added and dropped; leave out one of them',
+    },
+    { security: { capabilitiesAdd: ['all'], capabilitiesDrop: ['CHOWN'] }, says: `capabilities_add[0]: ${allAdded}` },
+    { security: { seccompProfile: 'runtime/default' }, says: `seccomp_profile: ${seccomp}` },
+    { security: { seccompProfile: 'localhost/' }, says: `seccomp_profile: ${seccomp}` },
+    {
+      security: { seccompProfile: 'localhost/web.json' },
+      says: `seccomp_profile: ${seccomp}; the path must be an absolute path`,
+    },
+    {
+      security: { seccompProfile: 'localhost//a/../b' },
+      says: `seccomp_profile: ${seccomp}; the path must be written as "/b", without ".", ".." and needless slashes`,
+    },
+    { security: { apparmorProfile: 'web' }, says: `apparmor_profile: ${apparmor}` },
+    { security: { apparmorProfile: 'localhost/a b' }, says: `apparmor_profile: ${apparmor}` },
+    { security: { selinuxOptions: 'container_t' }, says: `selinux_options: ${selinux}` },
+    { security: { selinuxOptions: ':::' }, says: `selinux_options: ${selinux}` },
+    { security: { selinuxOptions: 'a:b:c d:e' }, says: `selinux_options: ${selinux}` },
+    { security: { privileged: true, capabilitiesDrop: ['CHOWN'] }, says: `capabilities_drop: ${noEffect}` },
+    { security: { privileged: true, seccompProfile: 'RuntimeDefault' }, says: `seccomp_profile: ${noEffect}` },
+    { security: { privileged: true, seccompProfile: 'localhost//a' }, says: `seccomp_profile: ${noEffect}` },
+    { security: { privileged: true, apparmorProfile: 'RuntimeDefault' }, says: `apparmor_profile: ${noEffect}` },
+    { security: { privileged: true, selinuxOptions: '::a:' }, says: `selinux_options: ${noEffect}` },
+    { security: { privileged: true, noNewPrivileges: true }, says: `no_new_privileges: ${noEffect}` },
+  ])('refuses $security', ({ security, says }) => {
+    expect(ofImage({ security })).toEqual([`spec.security.${says}`]);
+  });
+
+  it.each<{ security: SecurityInit }>([
+    { security: { runAsUser: 0n, runAsGroup: 0n } },
+    { security: { runAsNonRoot: true, runAsUser: 1n } },
+    { security: { runAsNonRoot: true } },
+    { security: { capabilitiesAdd: ['net_admin', 'CAP_BPF'], capabilitiesDrop: ['ALL'] } },
+    { security: { capabilitiesAdd: ['ALL'] } },
+    { security: { seccompProfile: 'localhost//etc/seccomp/web.json', apparmorProfile: 'localhost/web' } },
+    { security: { seccompProfile: 'Unconfined', apparmorProfile: 'RuntimeDefault' } },
+    { security: { selinuxOptions: '::container_t:s0:c1,c2' } },
+    { security: { selinuxOptions: 'u:r:t:l' } },
+    { security: { privileged: true, runAsUser: 5n, readOnlyRootFilesystem: true, capabilitiesAdd: ['CHOWN'] } },
+    { security: { privileged: true, seccompProfile: 'Unconfined', apparmorProfile: 'localhost/web', noNewPrivileges: false } },
+  ])('accepts $security', ({ security }) => {
+    expect(ofImage({ security })).toEqual([]);
+  });
+});
+
+describe('volumes', () => {
+  const at = (mountPath: string, more: VolumeInit = {}): VolumeInit => ({
+    name: `v${mountPath.length}`,
+    mountPath,
+    source: { case: 'emptyDir', value: {} },
+    ...more,
+  });
+  const straight = (text: string): string => `must be written as "${text}", without ".", ".." and needless slashes`;
+  const owned = 'belongs to the container runtime; choose another directory';
+
+  it.each<{ name: string; volumes: VolumeInit[]; says: string }>([
+    { name: 'a name twice', volumes: [at('/a', { name: 'x' }), at('/b', { name: 'x' })], says: '[1].name: "x" is used twice' },
+    {
+      name: 'a place twice',
+      volumes: [at('/a', { name: 'x' }), at('/a', { name: 'y' })],
+      says: '[1].mount_path: "/a" is used twice',
+    },
+    { name: 'a relative place', volumes: [at('data')], says: '[0].mount_path: "data" must be an absolute path' },
+    { name: 'a place with ..', volumes: [at('/a/../b')], says: `[0].mount_path: "/a/../b" ${straight('/b')}` },
+    { name: 'a place with .', volumes: [at('/a/./b')], says: `[0].mount_path: "/a/./b" ${straight('/a/b')}` },
+    { name: 'doubled slashes', volumes: [at('//a')], says: `[0].mount_path: "//a" ${straight('/a')}` },
+    { name: 'a slash at the end', volumes: [at('/a/')], says: `[0].mount_path: "/a/" ${straight('/a')}` },
+    { name: 'a NUL', volumes: [at('/a\0')], says: '[0].mount_path: "/a\\u0000" must not contain control characters' },
+    ...['/', '/proc', '/proc/sys', '/sys', '/sys/fs', '/dev'].map((place) => ({
+      name: place,
+      volumes: [at(place)],
+      says: `[0].mount_path: "${place}" ${owned}`,
+    })),
+    {
+      name: 'no source',
+      volumes: [{ name: 'x', mountPath: '/a' }],
+      says: '[0]: needs a source: one of empty_dir, host_path and named',
+    },
+    {
+      name: 'a relative path of the node',
+      volumes: [at('/a', { source: { case: 'hostPath', value: { path: 'etc' } } })],
+      says: '[0].host_path.path: "etc" must be an absolute path',
+    },
+    {
+      name: 'a path of the node with ..',
+      volumes: [at('/a', { source: { case: 'hostPath', value: { path: '/srv/..' } } })],
+      says: `[0].host_path.path: "/srv/.." ${straight('/')}`,
+    },
+  ])('refuses $name', ({ volumes, says }) => {
+    expect(ofImage({ volumes })).toEqual([`spec.volumes${says}`]);
+  });
+
+  it('accepts every source, one volume within another, and what is below /dev', () => {
+    const volumes: VolumeInit[] = [
+      { name: 'a', mountPath: '/data', source: { case: 'named', value: { name: 'data' } } },
+      { name: 'b', mountPath: '/data/cache', source: { case: 'emptyDir', value: {} } },
+      { name: 'c', mountPath: '/host', readOnly: true, source: { case: 'hostPath', value: { path: '/' } } },
+      { name: 'd', mountPath: '/dev/shm', source: { case: 'emptyDir', value: {} } },
+      { name: 'e', mountPath: '/system', source: { case: 'hostPath', value: { path: '/sys/fs/bpf' } } },
+      { name: 'f', mountPath: '/process', source: { case: 'emptyDir', value: {} } },
+    ];
+    expect(ofImage({ volumes })).toEqual([]);
+  });
+});
+
+describe('network', () => {
+  it.each<{ name: string; network?: NetworkInit; ports?: PortInit[]; says: string }>([
+    {
+      name: 'a host port twice',
+      ports: [
+        { containerPort: 80, hostPort: 8080 },
+        { containerPort: 81, hostPort: 8080 },
+      ],
+      says: 'ports[1].host_port: 8080/tcp is used twice',
+    },
+    {
+      name: 'another host port in the network of the node',
+      network: { hostNetwork: true },
+      ports: [{ containerPort: 80, hostPort: 8080 }],
+      says: 'ports[0].host_port: 8080 is not container_port 80: with host_network they are the same port; leave host_port out',
+    },
+    {
+      name: 'a name in the network of the node',
+      network: { hostNetwork: true, hostname: 'web' },
+      says: 'network.hostname: with host_network the name is that of the node; leave out one of them',
+    },
+    {
+      name: 'a DNS server by name',
+      network: { dnsServers: ['10.0.0.1', 'dns.example'] },
+      says: 'network.dns_servers[1]: "dns.example" is no IP address',
+    },
+    { name: 'half an address', network: { dnsServers: ['10.0.0'] }, says: 'network.dns_servers[0]: "10.0.0" is no IP address' },
+  ])('refuses $name', ({ network, ports, says }) => {
+    const init: Init = { ...(network === undefined ? {} : { network }), ...(ports === undefined ? {} : { ports }) };
+    expect(ofImage(init)).toEqual([`spec.${says}`]);
+  });
+
+  it('accepts one host port by two protocols, and addresses of both kinds', () => {
+    const ports = [
+      { containerPort: 53, hostPort: 53 },
+      { containerPort: 53, hostPort: 53, name: 'udp', protocol: Protocol.UDP },
+    ];
+    expect(ofImage({ ports, network: { hostname: 'web', dnsServers: ['10.0.0.1', 'fd00::53'] } })).toEqual([]);
+    expect(ofImage({ ports, network: { hostNetwork: true } })).toEqual([]);
+  });
+});
+
+describe('limits', () => {
+  it('of processes and threads are no requests', () => {
+    expect(ofImage({ resources: { limits: { pids: 5 } } })).toEqual([]);
+    expect(ofImage({ resources: { requests: { pids: 5 } } })).toEqual([
+      'spec.resources.requests.pids: processes are not reserved, only limited: set spec.resources.limits.pids',
+    ]);
+  });
+
+  it('of a processor are what the kernel can hold a container to', () => {
+    const limited = (cpuMillis: number): Init => ({ resources: { requests: { cpuMillis: 0 }, limits: { cpuMillis } } });
+    expect([ofImage(limited(10)), ofImage(limited(0)), problemsOf({ command: ['a'], ...limited(9) })]).toEqual([[], [], []]);
+    expect(ofImage(limited(9))).toEqual([
+      'spec.resources.limits.cpu_millis: 9 is below 10, the least that the kernel of a node can hold a container to',
+    ]);
+  });
+});

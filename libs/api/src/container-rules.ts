@@ -1,0 +1,28 @@
+import type { Violation } from '@cloudless/base';
+import { ImagePullSchema, NetworkSchema, SecurityContextSchema, type WorkloadSpec } from './gen.js';
+import { isPresent } from './is-present.js';
+import { networkRules } from './network-rules.js';
+import { securityRules } from './security-rules.js';
+import { volumeRules } from './volume-rules.js';
+
+const NEEDS_CONTAINER = 'needs a container: set image';
+
+/** Rules of what only containers have. Paths are below `spec`. */
+export function* containerRules(spec: WorkloadSpec): Generator<Violation> {
+  if (spec.image === '') {
+    for (const field of containerFields(spec)) yield { field, message: NEEDS_CONTAINER };
+    return;
+  }
+  yield* securityRules(spec);
+  yield* volumeRules(spec);
+  yield* networkRules(spec);
+}
+
+/** What a process cannot be given. Limits are not among them: that is for each runtime to say. */
+function* containerFields(spec: WorkloadSpec): Generator<string> {
+  if (isPresent(SecurityContextSchema, spec.security)) yield 'spec.security';
+  if (spec.volumes.length > 0) yield 'spec.volumes';
+  if (isPresent(NetworkSchema, spec.network)) yield 'spec.network';
+  if (isPresent(ImagePullSchema, spec.imagePull)) yield 'spec.image_pull';
+  for (const [index, port] of spec.ports.entries()) if (port.hostPort !== 0) yield `spec.ports[${index}].host_port`;
+}

@@ -1,0 +1,33 @@
+import { isIP } from 'node:net';
+import type { Violation } from '@cloudless/base';
+import { Port_Protocol, type WorkloadSpec } from './gen.js';
+
+/** Rules of the network and of host ports that their proto cannot say. Paths are below `spec`. */
+export function* networkRules(spec: WorkloadSpec): Generator<Violation> {
+  const { network } = spec;
+  yield* hostPortRules(spec);
+  if (network === undefined) return;
+  if (network.hostNetwork && network.hostname !== '') {
+    const message = 'with host_network the name is that of the node; leave out one of them';
+    yield { field: 'spec.network.hostname', message };
+  }
+  for (const [index, address] of network.dnsServers.entries()) {
+    if (isIP(address) !== 0) continue;
+    yield { field: `spec.network.dns_servers[${index}]`, message: `${JSON.stringify(address)} is no IP address` };
+  }
+}
+
+function* hostPortRules({ ports, network }: WorkloadSpec): Generator<Violation> {
+  const taken = new Set<string>();
+  for (const [index, { hostPort, containerPort, protocol }] of ports.entries()) {
+    if (hostPort === 0) continue;
+    const field = `spec.ports[${index}].host_port`;
+    const number = `${hostPort}/${Port_Protocol[protocol]?.toLowerCase() ?? protocol}`;
+    if (taken.has(number)) yield { field, message: `${number} is used twice` };
+    taken.add(number);
+    if (network?.hostNetwork === true && hostPort !== containerPort) {
+      const message = `${hostPort} is not container_port ${containerPort}: with host_network they are the same port; leave host_port out`;
+      yield { field, message };
+    }
+  }
+}

@@ -1,0 +1,85 @@
+import type { Violation } from '@cloudless/base';
+import { absolutePathProblem } from './absolute-path.js';
+import type { SecurityContext, WorkloadSpec } from './gen.js';
+import { ALL_CAPABILITIES, canonicalCapability } from './linux-capabilities.js';
+import { parseProfile, parseSelinuxOptions } from './security-texts.js';
+
+/** Rules of the security context that its proto cannot say. Paths are below `spec`. */
+export function* securityRules({ security }: WorkloadSpec): Generator<Violation> {
+  if (security === undefined) return;
+  yield* userRules(security);
+  yield* capabilityRules(security);
+  yield* profileRules(security);
+  if (security.privileged) yield* privilegedRules(security);
+}
+
+function* userRules({ runAsUser, runAsGroup, runAsNonRoot }: SecurityContext): Generator<Violation> {
+  if (runAsGroup !== undefined && runAsUser === undefined) {
+    yield { field: 'spec.security.run_as_group', message: 'a group needs a user: set spec.security.run_as_user' };
+  }
+  if (runAsNonRoot && runAsUser === 0n) {
+    yield { field: 'spec.security.run_as_user', message: '0 is root, which run_as_non_root refuses' };
+  }
+}
+
+function* capabilityRules({ capabilitiesAdd, capabilitiesDrop }: SecurityContext): Generator<Violation> {
+  yield* nameRules('spec.security.capabilities_add', capabilitiesAdd);
+  yield* nameRules('spec.security.capabilities_drop', capabilitiesDrop);
+  const dropped = new Set(capabilitiesDrop.map(canonicalCapability));
+  for (const [index, text] of capabilitiesAdd.entries()) {
+    const name = canonicalCapability(text);
+    const field = `spec.security.capabilities_add[${index}]`;
+    if (name === undefined) continue;
+    if (dropped.has(name)) yield { field, message: `${name} is both added and dropped; leave out one of them` };
+    else if (name === ALL_CAPABILITIES && dropped.size > 0) {
+      yield { field, message: 'ALL is added after what is dropped, so nothing would be dropped; name the capabilities to add' };
+    }
+  }
+}
+
+function* nameRules(path: string, texts: readonly string[]): Generator<Violation> {
+  for (const [index, text] of texts.entries()) {
+    if (canonicalCapability(text) !== undefined) continue;
+    const message = `${JSON.stringify(text)} is no Linux capability; write one such as NET_ADMIN or CAP_NET_ADMIN, or ALL`;
+    yield { field: `${path}[${index}]`, message };
+  }
+}
+
+function* profileRules({ seccompProfile, apparmorProfile, selinuxOptions }: SecurityContext): Generator<Violation> {
+  const seccomp = parseProfile(seccompProfile);
+  const pathProblem = seccomp?.kind === 'localhost' ? absolutePathProblem(seccomp.reference) : undefined;
+  if (seccomp === undefined || pathProblem !== undefined) {
+    const why = pathProblem === undefined ? '' : `; the path ${pathProblem}`;
+    const message = `must be RuntimeDefault, Unconfined or localhost/ and the absolute path of a profile, as in localhost//etc/seccomp/web.json${why}`;
+    yield { field: 'spec.security.seccomp_profile', message };
+  }
+  const apparmor = parseProfile(apparmorProfile);
+  if (apparmor === undefined || (apparmor.kind === 'localhost' && /[\s\p{Cc}]/u.test(apparmor.reference))) {
+    const message = 'must be RuntimeDefault, Unconfined or localhost/ and the name of a profile, as in localhost/web';
+    yield { field: 'spec.security.apparmor_profile', message };
+  }
+  if (selinuxOptions !== '' && parseSelinuxOptions(selinuxOptions) === undefined) {
+    const message = 'must be user:role:type:level, each of which may be empty but not all, as in ::container_t:s0:c1,c2';
+    yield { field: 'spec.security.selinux_options', message };
+  }
+}
+
+/**
+ * What container runtimes leave out of a privileged container, and what contradicts it. containerd sets no seccomp profile, no
+ * default AppArmor profile and no SELinux label there (its `internal/cri/server`, `GenerateSeccompSpecOpts` and
+ * `GenerateApparmorSpecOpts`); the kubelet refuses `allowPrivilegeEscalation: false` beside `privileged`.
+ */
+function* privilegedRules(security: SecurityContext): Generator<Violation> {
+  const refused: readonly (readonly [string, boolean])[] = [
+    ['capabilities_drop', security.capabilitiesDrop.length > 0],
+    ['seccomp_profile', !['', 'Unconfined'].includes(security.seccompProfile)],
+    ['apparmor_profile', security.apparmorProfile === 'RuntimeDefault'],
+    ['selinux_options', security.selinuxOptions !== ''],
+    ['no_new_privileges', security.noNewPrivileges === true],
+  ];
+  for (const [name, isRefused] of refused) {
+    if (!isRefused) continue;
+    const message = 'has no effect in a privileged container; leave it out, or name what is needed in place of privileged';
+    yield { field: `spec.security.${name}`, message };
+  }
+}

@@ -1,0 +1,43 @@
+import { create, type DescField, type DescMessage } from '@bufbuild/protobuf';
+import { durationFromMs } from '@bufbuild/protobuf/wkt';
+import { WorkloadSpecSchema, type WorkloadSpec } from '../gen.js';
+
+/** One field of a spec that holds a value. */
+export interface SpecLeaf {
+  /** Below `spec`, in proto spelling, without places in lists: `volumes.named.name`. */
+  readonly path: string;
+  /** A spec that has this leaf and, of the rest, only what leads to it. The value is no default. */
+  readonly spec: WorkloadSpec;
+}
+
+/** Every leaf of a spec, from the descriptor: a test over them meets each field that is added later. */
+export function specLeaves(): readonly SpecLeaf[] {
+  return leavesOf(WorkloadSpecSchema, '', (init) => init);
+}
+
+function leavesOf(schema: DescMessage, prefix: string, wrap: (init: object) => object): SpecLeaf[] {
+  return schema.fields.flatMap((field): SpecLeaf[] => {
+    const path = `${prefix}${field.name}`;
+    const put = (value: unknown): object =>
+      wrap(
+        field.oneof === undefined ? { [field.localName]: value } : { [field.oneof.localName]: { case: field.localName, value } },
+      );
+    const list = (value: unknown): unknown => (field.fieldKind === 'list' ? [value] : value);
+    if (field.message?.typeName.startsWith('cloudless.') && field.message.fields.length > 0) {
+      return leavesOf(field.message, `${path}.`, (init) => put(list(init)));
+    }
+    return [{ path, spec: create(WorkloadSpecSchema, put(valueOf(field))) }];
+  });
+}
+
+function valueOf(field: DescField): unknown {
+  if (field.fieldKind === 'map') return { key: 'value' };
+  const value = field.message !== undefined ? durationFromMs(7_000) : field.enum !== undefined ? 1 : scalarOf(field);
+  return field.fieldKind === 'list' ? [value] : value;
+}
+
+function scalarOf({ proto, name }: DescField): unknown {
+  const samples: Record<number, unknown> = { 3: 5n, 5: name === 'priority' ? 500 : 5, 8: true, 9: 'text' };
+  if (!(proto.type in samples)) throw new Error(`no sample for ${name}: say here what one is`);
+  return samples[proto.type];
+}
