@@ -21,6 +21,8 @@ export interface HistogramSpec extends MetricSpec {
 export interface Counter {
   /** @param amount - 0 or more; default 1. */
   add(amount?: number, labels?: Labels): void;
+  /** Forgets one label set: what it spoke of is gone. */
+  remove(labels: Labels): void;
 }
 
 /** A value that goes up and down. */

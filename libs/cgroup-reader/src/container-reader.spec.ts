@@ -64,7 +64,7 @@ const WITH_PEAK = { ...V2, memory: { ...V2.memory, peakBytes: 190 * MIB } };
 const CPU_SOME_ONLY = { ...PRESSURE, cpu: { some: PRESSURE.cpu.some } };
 
 describe('ContainerReader on recorded files', () => {
-  it.each<{ recorded: RecordedGroup; gives: Omit<ContainerSample, 'source' | 'atMs'> }>([
+  it.each<{ recorded: RecordedGroup; gives: Omit<ContainerSample, 'source' | 'origin' | 'atMs'> }>([
     { recorded: v2Kernel54, gives: { ...V2, pressure: CPU_SOME_ONLY } },
     {
       recorded: v2Kernel510,
@@ -118,7 +118,8 @@ describe('ContainerReader on recorded files', () => {
   ])('$recorded.name', async ({ recorded, gives }) => {
     const result = await read(recorded.files, { pid: recorded.pid, ownNetwork: true });
     expect(result?.problems).toEqual([]);
-    expect(result?.sample).toEqual({ source: expect.stringContaining(`${recorded.pid}@`) as string, atMs: 0, ...gives });
+    const [origin] = recorded.name.split(',');
+    expect(result?.sample).toEqual({ source: expect.stringContaining(`${recorded.pid}@`) as string, origin, atMs: 0, ...gives });
   });
 
   it.each(Object.values(recordedGroups))('finds the same by the path of the group: $name', async ({ files, pid }) => {

@@ -1,4 +1,5 @@
-import { open } from 'node:fs/promises';
+import { closeSync, openSync, readSync } from 'node:fs';
+import { readdir } from 'node:fs/promises';
 import { CloudlessError } from '@cloudless/base';
 import { isAbsent } from './host-machine.js';
 
@@ -11,39 +12,50 @@ export interface StatisticsFiles {
   readText(path: string, maxBytes: number): Promise<string | undefined>;
 }
 
-/** Files of the kernel on this machine. */
-export const hostFiles: StatisticsFiles = {
+/** As {@link StatisticsFiles}, with the processes there are. */
+export interface ProcessFiles extends StatisticsFiles {
+  /** Pids of all processes; undefined where `/proc` does not have them. */
+  processIds(): Promise<readonly number[] | undefined>;
+}
+
+/**
+ * Files of the kernel on this machine. They are in memory, and there are many of them: reading one at once takes some 15 microseconds,
+ * a fifth of what it takes by way of other threads.
+ */
+export const hostFiles: ProcessFiles = {
   async readText(path, maxBytes) {
     try {
-      const file = await open(path, 'r');
+      const file = openSync(path, 'r');
       try {
-        return await readUpTo(file, path, maxBytes);
+        return readUpTo(file, path, maxBytes);
       } finally {
-        await file.close();
+        closeSync(file);
       }
     } catch (reason) {
       if (isAbsent(reason)) return undefined;
       throw reason;
     }
   },
+  async processIds() {
+    if ((await this.readText('/proc/self/stat', MAX_FILE_BYTES)) === undefined) return undefined;
+    return (await readdir('/proc')).filter((name) => /^\d+$/.test(name)).map(Number);
+  },
 };
 
-type OpenFile = Awaited<ReturnType<typeof open>>;
-
 /** These files have no size that could be asked for: they are made while they are read. */
-async function readUpTo(file: OpenFile, path: string, maxBytes: number): Promise<string> {
+function readUpTo(file: number, path: string, maxBytes: number): string {
   const chunks: Buffer[] = [];
   for (let total = 0; ;) {
-    const { bytesRead, buffer } = await file.read(Buffer.allocUnsafe(CHUNK_BYTES), 0, CHUNK_BYTES, null);
-    if (bytesRead === 0) return Buffer.concat(chunks).toString('utf8');
+    const bytesRead = readSync(file, chunk, 0, chunk.length, null);
+    if (bytesRead === 0) return chunks.length === 1 ? String(chunks[0]) : Buffer.concat(chunks).toString('utf8');
     total += bytesRead;
     if (total > maxBytes) throw new CloudlessError('exhausted', `${path} is longer than ${maxBytes} bytes`);
-    chunks.push(buffer.subarray(0, bytesRead));
+    chunks.push(Buffer.from(chunk.subarray(0, bytesRead)));
   }
 }
 
-/** Most files are shorter; the kernel gives at most a page at a time of many. */
-const CHUNK_BYTES = 4_096;
+/** One is enough, as nothing comes between a read and the copy. Most files are shorter; of many the kernel gives a page at a time. */
+const chunk = Buffer.allocUnsafe(16_384);
 
 /** No file about one group comes near: the longest, `io.stat`, has some 100 bytes for each device. */
 export const MAX_FILE_BYTES = 262_144;

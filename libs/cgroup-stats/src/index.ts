@@ -1,5 +1,7 @@
 export { toSample } from './to-sample.js';
 export type { SampleResult } from './to-sample.js';
+export { parseProcIo, parseProcMemory, sumProcesses } from './process-sum.js';
+export type { ProcMemory, ProcessTexts } from './process-sum.js';
 export { groupFiles } from './group-files.js';
 export type { GroupPart, GroupTexts, SampleTexts } from './group-files.js';
 export type { ContainerSample, CpuUse, MemoryUse, PidsUse, PressureUse } from './sample.js';

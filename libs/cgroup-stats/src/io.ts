@@ -8,8 +8,9 @@ import { MalformedCgroupFileError } from './malformed.js';
 export interface IoUse {
   readonly readBytes: bigint;
   readonly writeBytes: bigint;
-  readonly readOperations: bigint;
-  readonly writeOperations: bigint;
+  /** Absent for processes without a group of their own. */
+  readonly readOperations?: bigint;
+  readonly writeOperations?: bigint;
 }
 
 /**

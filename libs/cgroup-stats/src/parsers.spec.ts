@@ -19,6 +19,8 @@ const {
   parseMemoryStat,
   parseNetDev,
   parsePressure,
+  parseProcIo,
+  parseProcMemory,
   parseProcStat,
   parseThrottleIo,
   workingSetBytes,
@@ -50,7 +52,10 @@ const PRESSURE = `some avg10=12.49 avg60=2.25 avg300=0.47 total=1753100
 full avg10=100.00 avg60=2.22 avg300=0.46 total=1747832
 `;
 const STAT =
-  '10693 (a) (b c) R 10648 10648 2204 0 -1 4194304 101 0 0 0 7 8 0 0 20 0 1 0 230565 3133440 388 18446744073709551615 1 1 1 0 0 0';
+  '10693 (a) (b c) R 10648 10648 2204 0 -1 4194304 101 0 0 0 7 8 5 6 20 0 1 0 230565 3133440 388 18446744073709551615 1 1 1 0 0 0';
+const PROC_MEMORY =
+  'Name:\tnode\nGroups:\t \nVmHWM:\t  9000 kB\nVmRSS:\t    1652 kB\nRssAnon:\t     112 kB\nRssFile:\t    1500 kB\nRssShmem:\t      40 kB\nVmSwap:\t       8 kB\nThreads:\t7\n';
+const PROC_IO = 'rchar: 6976\nwchar: 1\nsyscr: 10\nsyscw: 2\nread_bytes: 4096\nwrite_bytes: 8192\ncancelled_write_bytes: 0\n';
 const STATUS = 'Name:\tnode\nCpus_allowed:\t8f\nCpus_allowed_list:\t0-3,7\nMems_allowed_list:\t0\n';
 
 describe('parsers', () => {
@@ -219,12 +224,26 @@ describe('parsers', () => {
         command: 'a) (b c',
         state: 'R',
         parentPid: 10_648,
+        sessionPid: 2_204,
         userTicks: 7n,
         systemTicks: 8n,
+        childUserTicks: 5n,
+        childSystemTicks: 6n,
         startTicks: 230_565n,
         residentPages: 388,
       },
     },
+    {
+      name: 'memory and threads of /proc/<pid>/status',
+      parse: () => parseProcMemory(PROC_MEMORY),
+      gives: { residentBytes: 1_652 * 1_024, anonBytes: 112 * 1_024, fileBytes: 1_540 * 1_024, swapBytes: 8 * 1_024, threads: 7 },
+    },
+    {
+      name: '/proc/<pid>/status of a process that has ended',
+      parse: () => parseProcMemory('State:\tZ (zombie)\nThreads:\t1\n'),
+      gives: { threads: 1 },
+    },
+    { name: '/proc/<pid>/io', parse: () => parseProcIo(PROC_IO), gives: { readBytes: 4_096n, writeBytes: 8_192n } },
     {
       name: '/proc/loadavg',
       parse: () => parseLoadavg('0.10 0.05 12.05 1/86 3790\n'),
@@ -304,6 +323,15 @@ describe('parsers', () => {
       line: 1,
     },
     { name: 'a status without the list', parse: () => parseCpusAllowed('Name: x\n'), file: '/proc/<pid>/status', line: 0 },
+    { name: 'a status without threads', parse: () => parseProcMemory('VmRSS: 1 kB\n'), file: '/proc/<pid>/status', line: 0 },
+    {
+      name: 'memory in another unit',
+      parse: () => parseProcMemory('Threads: 1\nVmRSS: 1 MB\n'),
+      file: '/proc/<pid>/status',
+      line: 2,
+    },
+    { name: 'memory in words', parse: () => parseProcMemory('VmRSS: much kB\n'), file: '/proc/<pid>/status', line: 1 },
+    { name: 'an io without reads', parse: () => parseProcIo('write_bytes: 1\n'), file: '/proc/<pid>/io', line: 0 },
     { name: 'a cut-off stat', parse: () => parseProcStat('1 (x) R 1 2'), file: '/proc/<pid>/stat', line: 1 },
     { name: 'a stat without a name', parse: () => parseProcStat('1 x R 1 2'), file: '/proc/<pid>/stat', line: 1 },
     { name: 'a load of two numbers', parse: () => parseLoadavg('0.1 0.2'), file: '/proc/loadavg', line: 1 },
@@ -329,6 +357,8 @@ describe('parsers', () => {
     ['parsePressure', (text) => parsePressure('io.pressure', text), PRESSURE],
     ['parseMemoryStat', parseMemoryStat, MEMORY_STAT_V1],
     ['parseProcStat', parseProcStat, STAT],
+    ['parseProcMemory', parseProcMemory, PROC_MEMORY],
+    ['parseProcIo', parseProcIo, PROC_IO],
     ['parseLoadavg', parseLoadavg, '0.00 0.05 0.05 1/86 3790\n'],
     ['parseProcCgroup', stats.parseProcCgroup, '4:memory:/a\n0::/\n'],
     ['parseCgroupMounts', stats.parseCgroupMounts, '32 31 0:29 / /sys/fs/cgroup/cpu rw,relatime - cgroup cgroup rw,cpu\n'],

@@ -9,8 +9,13 @@ export interface ProcStat {
   /** One letter: R, S, D, Z, T… */
   readonly state: string;
   readonly parentPid: number;
+  /** Pid of the process that leads its session. */
+  readonly sessionPid: number;
   readonly userTicks: bigint;
   readonly systemTicks: bigint;
+  /** Of children that have ended and were waited for, with theirs. */
+  readonly childUserTicks: bigint;
+  readonly childSystemTicks: bigint;
   /** Since the machine started. With the pid and the boot id it names a process for good, as pids come again. */
   readonly startTicks: bigint;
   readonly residentPages: number;
@@ -42,8 +47,11 @@ export function parseProcStat(text: string): ProcStat {
     command: text.slice(open + 1, close),
     state,
     parentPid: Number(whole(4)),
+    sessionPid: Number(whole(6)),
     userTicks: whole(14),
     systemTicks: whole(15),
+    childUserTicks: whole(16),
+    childSystemTicks: whole(17),
     startTicks: whole(22),
     residentPages: Number(whole(24)),
   };

@@ -10,6 +10,8 @@ import type { Pressure } from './pressure.js';
 export interface ContainerSample {
   /** What was counted: a group, and the process that stands for it. Counters of two sources have nothing to do with each other. */
   readonly source: string;
+  /** Which kind of source that is; `hybrid`: groups of both versions. Absent when nothing was found. */
+  readonly origin?: 'v1' | 'v2' | 'hybrid' | 'processes';
   /** When the CPU counter was read, monotonic milliseconds; everything else was read right after it. */
   readonly atMs: number;
   readonly cpu?: CpuUse;

@@ -163,8 +163,18 @@ describe('toSample', () => {
     },
     { name: 'nothing', groups: {}, gives: {} },
   ])('$name', ({ groups, gives }) => {
-    expect(sampleOf(groups)).toEqual({ sample: { source: 'web', atMs: 5, ...gives }, problems: [] });
+    const { sample, problems } = sampleOf(groups);
+    const { origin: _, ...figures } = sample;
+    expect({ sample: figures, problems }).toEqual({ sample: { source: 'web', atMs: 5, ...gives }, problems: [] });
   });
+
+  it.each([
+    { groups: { pids: v1({ 'pids.current': '1\n' }) }, origin: 'v1' },
+    { groups: { pids: v2({ 'pids.current': '1\n' }), memory: v2({}) }, origin: 'v2' },
+    { groups: { pids: v1({ 'pids.current': '1\n' }), unified: v2({ 'cpu.stat': 'usage_usec 7\n' }) }, origin: 'hybrid' },
+    { groups: { pids: v1({ 'pids.current': '1\n' }), unified: v2({}) }, origin: 'v1' },
+    { groups: {}, origin: undefined },
+  ] as const)('says that it is of $origin', ({ groups, origin }) => expect(sampleOf(groups).sample.origin).toBe(origin));
 
   it('leaves out a part that does not read as documented, says why, and keeps the others', () => {
     const { sample, problems } = toSample('web', 5, {
@@ -175,7 +185,7 @@ describe('toSample', () => {
       },
       netDev: 'eth0\n',
     });
-    expect(Object.keys(sample)).toEqual(['source', 'atMs', 'io']);
+    expect(Object.keys(sample)).toEqual(['source', 'origin', 'atMs', 'io']);
     expect(problems.map(({ message }) => message)).toEqual([
       'memory.stat:1: a line without a value',
       '/proc/<pid>/net/dev:1: not the headings of this file',

@@ -30,6 +30,7 @@ export function toSample(source: string, atMs: number, { groups, netDev }: Sampl
   };
   const sample: ContainerSample = {
     source,
+    ...originOf(groups),
     atMs,
     ...attempt('cpu', () => toCpu(groups)),
     ...attempt('memory', () => toMemory(groups.memory)),
@@ -39,6 +40,13 @@ export function toSample(source: string, atMs: number, { groups, netDev }: Sampl
     ...attempt('pressure', () => toPressure(groups.unified)),
   };
   return { sample, problems };
+}
+
+function originOf(groups: SampleTexts['groups']): Pick<ContainerSample, 'origin'> {
+  const read = Object.values(groups).filter(({ texts }) => Object.keys(texts).length > 0);
+  const [v1, v2] = [read.some(({ version }) => version === 1), read.some(({ version }) => version === 2)];
+  if (v1 && v2) return { origin: 'hybrid' };
+  return v1 || v2 ? { origin: v1 ? 'v1' : 'v2' } : {};
 }
 
 /** v1 counts in `cpuacct` and throttles in `cpu`; v2 does both in `cpu.stat`, which has the time even without the controller. */

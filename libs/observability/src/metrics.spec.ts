@@ -42,6 +42,17 @@ describe('createMetrics', () => {
     expect(await metrics.expose()).toContain('cloudless_g{id="late"} 5\n');
   });
 
+  it('forgets a label set of a counter, which then begins anew, and makes room', async () => {
+    const metrics = createMetrics();
+    const counter = metrics.counter({ name: 'cloudless_c_total', help: 'C.', labels: ['id'] });
+    for (let id = 0; id < MAX_SERIES; id += 1) counter.add(3, { id: `n${id}` });
+    counter.remove({ id: 'n0' });
+    expect(await metrics.expose()).not.toContain('id="n0"');
+    counter.add(2, { id: 'n0' });
+    expect(await metrics.expose()).toContain('cloudless_c_total{id="n0"} 2\n');
+    expect(await metrics.expose()).not.toContain('cloudless_metrics_dropped_total{');
+  });
+
   it('asks collectors at each exposition', async () => {
     const metrics = createMetrics();
     let value = 0;

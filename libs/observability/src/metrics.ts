@@ -70,8 +70,14 @@ export function createMetrics(options: MetricsOptions = {}): Metrics {
       once('counter', spec, () => {
         assert(spec.name.endsWith('_total'), `counter ${spec.name} ends in _total`);
         const metric = new prom.Counter({ ...toConfig(spec), registers: [registry] });
-        const { fits } = boundedSeries(spec.name);
-        return { add: (amount = 1, labels = {}) => (fits(labels) ? metric.inc(labels, amount) : undefined) };
+        const { fits, forget } = boundedSeries(spec.name);
+        return {
+          add: (amount = 1, labels = {}) => (fits(labels) ? metric.inc(labels, amount) : undefined),
+          remove: (labels) => {
+            forget(labels);
+            metric.remove(labels);
+          },
+        };
       }),
     gauge: (spec) =>
       once('gauge', spec, () => {

@@ -9,7 +9,10 @@ export class RecordingMeter implements Meter {
 
   counter(spec: MetricSpec) {
     const series = this.seriesOf(spec);
-    return { add: (amount = 1, labels: Labels = {}) => change(series, labels, (before) => before + amount) };
+    return {
+      add: (amount = 1, labels: Labels = {}) => change(series, labels, (before) => before + amount),
+      remove: (labels: Labels) => void series.delete(keyOf(labels)),
+    };
   }
 
   gauge(spec: MetricSpec) {
@@ -41,6 +44,11 @@ export class RecordingMeter implements Meter {
       if (Object.entries(labels).every(([label, wanted]) => own[label] === wanted)) sum += value;
     }
     return sum;
+  }
+
+  /** The label sets that a metric has now. */
+  labelsOf(name: string): readonly Labels[] {
+    return [...(this.values.get(name)?.keys() ?? [])].map((key) => JSON.parse(key) as Labels);
   }
 
   private seriesOf(spec: MetricSpec): Map<string, number> {

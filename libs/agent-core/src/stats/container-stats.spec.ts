@@ -1,0 +1,251 @@
+import { create } from '@bufbuild/protobuf';
+import { timestampMs } from '@bufbuild/protobuf/wkt';
+import { settle } from '@cloudless/base/testing';
+import { toContainerId } from '@cloudless/base';
+import {
+  ContainerStats_Source as Source,
+  GetContainerStatsRequestSchema,
+  ListContainerStatsRequestSchema,
+  type ContainerStats,
+} from '@cloudless/api';
+import { MalformedCgroupFileError, type ContainerSample } from '@cloudless/cgroup-stats';
+import { aStartOrder, AgentWorld, fakeFigures, FakeStats } from '../testing/index.js';
+import { toContainerStats } from './to-container-stats.js';
+
+const resources = {
+  requests: { cpuMillis: 250, memoryBytes: 1_000n },
+  limits: { memoryBytes: 2_000n },
+};
+
+async function aWorld(...replicaIds: readonly string[]): Promise<AgentWorld & { readonly stats: FakeStats }> {
+  const world = new AgentWorld();
+  const stats = new FakeStats(world.clock);
+  world.stats = stats;
+  await world.start();
+  for (const [slot, replicaId] of replicaIds.entries())
+    world.coordinator.order(aStartOrder({ replicaId, slot, workload: replicaId.split('-')[0] ?? '', spec: { resources } }));
+  await settle();
+  return Object.assign(world, { stats });
+}
+
+const idOf = (world: AgentWorld, replicaId = 'web-1') => toContainerId(world.report(replicaId).containerId);
+const get = (world: AgentWorld, init: { containerId?: string; replicaId?: string }) =>
+  world.agent.containers.getContainerStats(create(GetContainerStatsRequestSchema, init));
+const list = (world: AgentWorld, init: { namespace?: string; name?: string; nodeId?: string } = {}) =>
+  world.agent.containers.listContainerStats(create(ListContainerStatsRequestSchema, init));
+
+describe('getContainerStats', () => {
+  it('reads anew, by container and by replica', async () => {
+    const world = await aWorld('web-1');
+    await world.clock.advance(7_500);
+    for (const target of [{ replicaId: 'web-1' }, { containerId: idOf(world).slice(0, 12) }]) {
+      const stats = await get(world, target);
+      expect(stats).toMatchObject({
+        containerId: idOf(world),
+        replicaId: 'web-1',
+        namespace: 'default',
+        workload: 'web',
+        nodeId: 'node-1',
+        cpu: { cpuUsageNanos: 3_750_000_000n },
+      });
+      expect(timestampMs(stats.sampledAt!)).toBe(world.clock.wallTime());
+    }
+    // The ones that rates are made of are not disturbed.
+    await world.clock.advance(2_500);
+    expect((await list(world)).containers[0]).toMatchObject({ cpuMillis: 500n, interval: { seconds: 7n } });
+  });
+
+  it.each([
+    { name: 'nothing', target: {}, kind: 'invalid', message: 'container_id: name either a container_id or a replica_id' },
+    {
+      name: 'two things',
+      target: { containerId: 'a'.repeat(12), replicaId: 'web-1' },
+      kind: 'invalid',
+      message: 'container_id: name either a container_id or a replica_id',
+    },
+    {
+      name: 'an unknown replica',
+      target: { replicaId: 'web-9' },
+      kind: 'notFound',
+      message: 'replica "web-9" is not on node node-1',
+    },
+    {
+      name: 'an unknown container',
+      target: { containerId: 'f'.repeat(12) },
+      kind: 'notFound',
+      message: 'container "ffffffffffff" is not on node node-1',
+    },
+  ])('refuses $name', async ({ target, kind, message }) => {
+    const world = await aWorld('web-1');
+    await expect(get(world, target)).rejects.toMatchObject({ kind, message });
+  });
+
+  it('says why there are none of a container that has ended, or ends meanwhile', async () => {
+    const world = await aWorld('web-1');
+    const containerId = idOf(world);
+    const short = containerId.slice(0, 12);
+    world.stats.gone.add((await world.runtime.list())[0]?.pid ?? 0);
+    await expect(get(world, { containerId })).rejects.toMatchObject({
+      kind: 'precondition',
+      message: `container "${short}…" has no statistics on node node-1: its process is not to be seen`,
+    });
+    world.machine.exit(containerId, 3);
+    await settle();
+    await expect(get(world, { containerId })).rejects.toMatchObject({
+      kind: 'precondition',
+      message: `container "${short}…" has no statistics on node node-1: exit code 3`,
+    });
+  });
+
+  it('refuses both calls where nothing can be read', async () => {
+    const world = new AgentWorld();
+    await world.start();
+    await expect(get(world, { replicaId: 'web-1' })).rejects.toMatchObject({
+      kind: 'unimplemented',
+      message: 'statistics of a container: node node-1 cannot read them',
+    });
+    await expect(list(world)).rejects.toMatchObject({ kind: 'unimplemented' });
+  });
+});
+
+describe('listContainerStats', () => {
+  it('has the newest rates of each container, beside what its spec reserves and allows', async () => {
+    const world = await aWorld('web-1', 'web-2', 'db-1');
+    await world.clock.advance(30_000);
+    const { containers } = await list(world);
+    expect(containers.map(({ replicaId }) => replicaId)).toEqual(['db-1', 'web-1', 'web-2']);
+    expect(containers[1]).toMatchObject({
+      containerId: idOf(world),
+      namespace: 'default',
+      workload: 'web',
+      nodeId: 'node-1',
+      interval: { seconds: 10n },
+      cpuMillis: 500n,
+      throttledPeriodsRatio: 0.5,
+      memoryWorkingSetBytes: 60_000n,
+      ioReadBytesPerSecond: 1_000,
+      ioWriteBytesPerSecond: 2_000,
+      networkReceivedBytesPerSecond: 3_000,
+      networkSentBytesPerSecond: 4_000,
+      pidsCurrent: 30_000n,
+      cpuRequestMillis: 250n,
+      memoryRequestBytes: 1_000n,
+      memoryLimitBytes: 2_000n,
+    });
+    expect(containers[1]?.cpuLimitMillis).toBeUndefined();
+  });
+
+  it('names a container before it was sampled, and before there are rates of it', async () => {
+    const world = await aWorld();
+    await world.clock.advance(3_500);
+    expect((await list(world)).containers).toEqual([]);
+    world.coordinator.order(aStartOrder());
+    await settle();
+    const [fresh] = (await list(world)).containers;
+    expect(fresh).toMatchObject({ replicaId: 'web-1', cpuRequestMillis: 100n });
+    expect([fresh?.sampledAt, fresh?.memoryWorkingSetBytes]).toEqual([undefined, undefined]);
+    await world.clock.advance(1_000);
+    const [sampled] = (await list(world)).containers;
+    expect([sampled?.interval, sampled?.cpuMillis, sampled?.ioReadBytesPerSecond]).toEqual([undefined, undefined, undefined]);
+    expect([sampled?.sampledAt, sampled?.memoryWorkingSetBytes]).toEqual([expect.anything(), 8_000n]);
+  });
+
+  it.each([
+    { request: {}, replicas: ['db-1', 'web-1'] },
+    { request: { namespace: 'default' }, replicas: ['db-1', 'web-1'] },
+    { request: { namespace: 'other' }, replicas: [] },
+    { request: { name: 'web' }, replicas: ['web-1'] },
+    { request: { name: 'web', namespace: 'other' }, replicas: [] },
+    { request: { nodeId: 'node-1' }, replicas: ['db-1', 'web-1'] },
+    { request: { nodeId: 'node-2' }, replicas: [] },
+  ])('shows $replicas of $request', async ({ request, replicas }) => {
+    const world = await aWorld('web-1', 'db-1');
+    await world.clock.advance(1_000);
+    expect((await list(world, request)).containers.map(({ replicaId }) => replicaId)).toEqual(replicas);
+  });
+});
+
+describe('tunnels', () => {
+  it('carry both', async () => {
+    const world = await aWorld('web-1');
+    await world.clock.advance(1_000);
+    world.coordinator.openTunnel('t1', { case: 'stats', value: create(GetContainerStatsRequestSchema, { replicaId: 'web-1' }) });
+    world.coordinator.openTunnel('t2', { case: 'statsList', value: create(ListContainerStatsRequestSchema) });
+    await settle();
+    expect(world.coordinator.tunnels.get('t1')).toMatchObject([
+      {},
+      { case: 'stats', value: { replicaId: 'web-1' } },
+      { case: 'end' },
+    ]);
+    expect(world.coordinator.tunnels.get('t2')).toMatchObject([
+      {},
+      { case: 'statsList', value: { containers: [{ replicaId: 'web-1' }] } },
+      { case: 'end' },
+    ]);
+  });
+});
+
+describe('toContainerStats', () => {
+  const subject = { containerId: 'c1', owner: { replicaId: 'web-1', namespace: 'default', workload: 'web' }, nodeId: 'node-1' };
+  const clock = { now: () => 9_000, wallTime: () => 1_000_000, setTimer: () => ({ cancel: () => undefined }) };
+  const show = (sample: Partial<ContainerSample>): ContainerStats =>
+    toContainerStats(subject, { sample: { source: 's', atMs: 8_000.4, ...sample }, problems: [] }, clock);
+
+  it('has every figure of a sample, in the units of the names', () => {
+    const stall = { avg10Percent: 1, avg60Percent: 1, avg300Percent: 1, totalNanos: 10_000_000n };
+    expect(show({ origin: 'v2', ...fakeFigures(10) })).toMatchObject({
+      ...{ containerId: 'c1', replicaId: 'web-1', namespace: 'default', workload: 'web', nodeId: 'node-1' },
+      sampledAt: { seconds: 999n, nanos: 0 },
+      source: Source.CGROUP_V2,
+      cpu: {
+        cpuUsageNanos: 5_000_000n,
+        cpuUserNanos: 2_500_000n,
+        cpuSystemNanos: 2_500_000n,
+        cpuLimitMillis: 10n,
+        periods: 10n,
+        throttledPeriods: 5n,
+        throttledNanos: 10_000_000n,
+      },
+      memory: {
+        memoryUsageBytes: 30n,
+        memoryWorkingSetBytes: 20n,
+        memoryLimitBytes: 40n,
+        memoryPeakBytes: 30n,
+        memoryFileBytes: 10n,
+        memoryAnonBytes: 10n,
+        memorySwapBytes: 10n,
+      },
+      io: { ioReadBytes: 10n, ioWriteBytes: 20n, ioReadOperations: 10n, ioWriteOperations: 10n },
+      network: {
+        networkReceivedBytes: 30n,
+        networkReceivedPackets: 10n,
+        networkReceivedErrors: 10n,
+        networkReceivedDropped: 10n,
+        networkSentBytes: 40n,
+        networkSentPackets: 10n,
+        networkSentErrors: 10n,
+        networkSentDropped: 10n,
+      },
+      pids: { pidsCurrent: 10n, pidsLimit: 20n },
+      pressure: { cpu: { some: stall, full: stall }, memory: { some: stall, full: stall }, io: { some: stall, full: stall } },
+    });
+  });
+
+  it.each([
+    { origin: 'v1', source: Source.CGROUP_V1 },
+    { origin: 'hybrid', source: Source.CGROUP_HYBRID },
+    { origin: 'processes', source: Source.PROCESSES },
+  ] as const)('says that it is of $origin', ({ origin, source }) => expect(show({ origin }).source).toBe(source));
+
+  it('leaves out what is not known, and shows 0 for what is', () => {
+    const { cpu, memory, io, network, pids, pressure, source } = show({ memory: { usageBytes: 5, swapBytes: 0 } });
+    expect([cpu, io, network, pids, pressure, source]).toEqual([undefined, undefined, undefined, undefined, undefined, 0]);
+    expect([memory?.memorySwapBytes, memory?.memoryLimitBytes]).toEqual([0n, undefined]);
+  });
+
+  it('names what could not be read', () => {
+    const problems = [new MalformedCgroupFileError('io.stat', 1, 'no device')];
+    const sample = { source: 's', atMs: 0, pids: { current: 1 } };
+    expect(toContainerStats(subject, { sample, problems }, clock).problems).toEqual(['io.stat:1: no device']);
+  });
+});

@@ -1,0 +1,255 @@
+import { silentLog, toContainerId, type Log } from '@cloudless/base';
+import { ManualClock, RecordingMeter } from '@cloudless/base/testing';
+import type { ContainerStatus } from '@cloudless/runtime';
+import fc from 'fast-check';
+import { toContainerLabels } from '../replica/container-labels.js';
+import { fakeFigures, FakeStats } from '../testing/index.js';
+import { meterContainers } from './stats-metrics.js';
+import { StatsSampler, type StatsSamplerOptions } from './stats-sampler.js';
+import { nextSampleMs, phaseOf, SAMPLE_INTERVAL_MS } from './sample-times.js';
+
+const owner = {
+  clusterId: 'c',
+  nodeId: 'n',
+  replicaId: 'web-1',
+  workloadUid: 'u',
+  namespace: 'default',
+  workload: 'web',
+  version: 1,
+  slot: 0,
+  orderRevision: 1n,
+  restarts: 0,
+};
+const status = (pid: number, fields: Partial<ContainerStatus> = {}): ContainerStatus => ({
+  containerId: toContainerId(pid.toString(16).padStart(8, '0').padEnd(64, 'a')),
+  labels: toContainerLabels(owner, { labels: {}, annotations: {} }),
+  phase: 'running',
+  pid,
+  startedAtMs: 0,
+  endpoints: [],
+  ...fields,
+});
+
+/** A node with containers that come and go. */
+class World {
+  readonly clock = new ManualClock();
+  readonly stats = new FakeStats(this.clock);
+  readonly meter = new RecordingMeter();
+  readonly warnings: string[] = [];
+  containers: readonly ContainerStatus[];
+  lists = 0;
+  private readonly stopping = new AbortController();
+  readonly changed = new Set<() => void>();
+  readonly sampler: StatsSampler;
+  private ran: Promise<void> = Promise.resolve();
+
+  constructor(...containers: readonly ContainerStatus[]) {
+    this.containers = containers;
+    const log: Log = { ...silentLog, warn: (message) => void this.warnings.push(message), child: () => log };
+    const replicas: StatsSamplerOptions['replicas'] = {
+      ownerOf: ({ labels }) => (labels['foreign'] === undefined ? owner : undefined),
+      listen: (listener) => {
+        const tell = (): void => listener.changed('web-1');
+        this.changed.add(tell);
+        return () => this.changed.delete(tell);
+      },
+    };
+    const list = async (): Promise<readonly ContainerStatus[]> => ((this.lists += 1), this.containers);
+    const { clock, stats: reader } = this;
+    this.sampler = new StatsSampler({ reader, runtime: { list }, replicas, clock, log, observer: meterContainers(this.meter) });
+  }
+
+  async run(forMs = 0): Promise<this> {
+    this.ran = this.sampler.run(this.stopping.signal);
+    await this.clock.advance(forMs);
+    return this;
+  }
+
+  /** The runtime has others from now on; `told`: and the agent has heard of it. */
+  become(containers: readonly ContainerStatus[], told = true): void {
+    this.containers = containers;
+    if (told) for (const tell of this.changed) tell();
+  }
+
+  async stop(): Promise<void> {
+    this.stopping.abort();
+    await this.ran;
+  }
+
+  get figures() {
+    return this.sampler.known;
+  }
+}
+
+describe('the sampler', () => {
+  it('has rates of a container two seconds after it has seen it, and then every ten', async () => {
+    const world = await new World(status(1)).run();
+    expect(world.figures).toMatchObject([{ sample: { atMs: 0 } }]);
+    expect(world.figures[0]).not.toHaveProperty('rates');
+    await world.clock.advance(2_000);
+    expect(world.figures[0]?.rates).toMatchObject({ intervalMs: 2_000, cpuMillis: 500, readBytesPerSecond: 1_000 });
+    await world.clock.advance(28_000);
+    expect(world.stats.reads.map(({ atMs }) => atMs)).toEqual([0, 2_000, 10_000, 20_000, 30_000]);
+    expect(world.figures[0]?.rates).toMatchObject({ intervalMs: 10_000, cpuMillis: 500 });
+  });
+
+  it('reads containers with groups one by one, spread over the interval, and processes together', async () => {
+    const groups = Array.from({ length: 10 }, (_, index) => status(index + 1, { ownCgroup: true }));
+    const processes = [status(101), status(102)];
+    const world = await new World(...groups, ...processes).run(60_000);
+    const late = world.stats.reads.filter(({ atMs }) => atMs > 50_000);
+    expect(late.filter(({ group }) => group).map(({ pids }) => pids.length)).toEqual(groups.map(() => 1));
+    expect(new Set(late.map(({ atMs }) => atMs)).size).toBe(10);
+    expect(late.filter(({ group }) => !group)).toEqual([{ atMs: 60_000, pids: [101, 102], group: false }]);
+    await world.stop();
+  });
+
+  it('follows what runs: at once when it has heard of a change, and within an interval when not', async () => {
+    const world = await new World(status(1)).run(3_000);
+    expect(world.lists).toBe(1);
+    world.become([status(1), status(2)]);
+    await world.clock.advance(1_000);
+    expect(world.figures.map(({ sample }) => sample?.source)).toEqual(['1@1', '2@1']);
+    world.become([status(2), status(3)], false);
+    await world.clock.advance(10_000);
+    expect(world.figures.map(({ sample }) => sample?.source)).toEqual(['2@1', '3@1']);
+  });
+
+  it('shows a container that it has only just heard of to who asks', async () => {
+    const world = await new World(status(1)).run(3_000);
+    world.become([status(1), status(2)]);
+    expect((await world.sampler.containers()).map(({ sample }) => sample?.source)).toEqual(['1@1', undefined]);
+    await world.sampler.containers();
+    expect(world.lists).toBe(2);
+  });
+
+  it('leaves out what is not its own, has ended or cannot be seen', async () => {
+    const foreign = status(1, { labels: { foreign: '' } });
+    const { pid: _, ...unseen } = status(3);
+    const world = await new World(foreign, status(2, { phase: 'exited' }), unseen).run(5_000);
+    expect(world.figures).toEqual([]);
+    expect(world.stats.reads).toEqual([]);
+  });
+
+  it('takes one that has just ended for no error', async () => {
+    const world = await new World(status(1), status(2)).run(5_000);
+    world.stats.gone.add(1);
+    await world.clock.advance(5_000);
+    expect(world.figures.map(({ status: { pid } }) => pid)).toEqual([2]);
+    expect(world.warnings).toEqual([]);
+  });
+
+  it('begins anew with a new container of the same replica, and is never negative', async () => {
+    const world = await new World(status(1)).run(12_000);
+    const began = world.clock.now();
+    world.stats.figures = (atMs) => fakeFigures(atMs - began);
+    world.become([status(2)]);
+    await world.clock.advance(1_000);
+    expect(world.figures[0]).not.toHaveProperty('rates');
+    await world.clock.advance(2_000);
+    expect(world.figures[0]?.rates).toMatchObject({ intervalMs: 2_000, cpuMillis: 500 });
+  });
+
+  it('shows nothing old when a container cannot be read, says so once, and goes on when it can', async () => {
+    const world = await new World(status(1, { ownCgroup: true }), status(2)).run(3_000);
+    world.stats.failure = new Error('denied');
+    await world.clock.advance(30_000);
+    expect(world.figures.map(({ sample, rates }) => [sample, rates])).toEqual([
+      [undefined, undefined],
+      [undefined, undefined],
+    ]);
+    expect(world.warnings).toEqual(['container not sampled', 'container not sampled']);
+    const before = await world.meter.read('cloudless_container_cpu_seconds_total');
+    world.stats.failure = undefined;
+    await world.clock.advance(15_000);
+    expect(world.figures.every(({ rates }) => rates?.cpuMillis === 500)).toBe(true);
+    expect(await world.meter.read('cloudless_container_cpu_seconds_total')).toBeGreaterThan(before);
+  });
+
+  it('goes on with what it knows when the runtime does not answer, and says so once', async () => {
+    const world = await new World(status(1)).run(1_000);
+    const { containers } = world;
+    Object.defineProperty(world, 'containers', {
+      configurable: true,
+      get: () => {
+        throw new Error('away');
+      },
+    });
+    await world.clock.advance(30_000);
+    expect(world.warnings).toEqual(['containers to be sampled not listed']);
+    expect(world.figures[0]?.rates?.cpuMillis).toBe(500);
+    Object.defineProperty(world, 'containers', { value: [...containers, status(2)] });
+    await world.clock.advance(1_000);
+    expect(world.figures).toHaveLength(2);
+  });
+
+  it('leaves no series and no timer behind', async () => {
+    const world = await new World(status(1)).run(3_000);
+    expect(world.meter.labelsOf('cloudless_container_cpu_seconds_total')).toHaveLength(1);
+    await world.stop();
+    expect(world.meter.labelsOf('cloudless_container_cpu_seconds_total')).toEqual([]);
+    expect([world.clock.pendingTimers, world.changed.size]).toEqual([0, 0]);
+  });
+
+  it('shows all that a container has used again when it was taken for gone and is not', async () => {
+    const world = await new World(status(1)).run(5_000);
+    world.stats.gone.add(1);
+    await world.clock.advance(5_000);
+    expect(world.meter.labelsOf('cloudless_container_cpu_seconds_total')).toEqual([]);
+    world.stats.gone.clear();
+    world.become(world.containers);
+    await world.clock.advance(1_000);
+    expect(await world.meter.read('cloudless_container_cpu_seconds_total')).toBe(5.5);
+  });
+});
+
+describe('counters of a container', () => {
+  it('add up to what it has used, whatever fails in between, and never go back', async () => {
+    const arbSteps = fc.array(fc.record({ grows: fc.nat(100), fails: fc.boolean(), back: fc.boolean() }), { maxLength: 12 });
+    await fc.assert(
+      fc.asyncProperty(arbSteps, async (steps) => {
+        let usageNsec = 5_000_000_000n;
+        const world = new World(status(1));
+        world.stats.figures = () => ({ cpu: { usageNsec } });
+        await world.run(2_000);
+        let shown = await world.meter.read('cloudless_container_cpu_seconds_total');
+        expect(shown).toBe(5);
+        let [low, used] = [false, 5];
+        for (const { grows, fails, back } of steps) {
+          const before = usageNsec;
+          usageNsec = back ? usageNsec / 2n : usageNsec + BigInt(grows) * 1_000_000_000n;
+          low ||= back;
+          used += Number(usageNsec - before) / 1e9;
+          world.stats.failure = fails ? new Error('denied') : undefined;
+          await world.clock.advance(SAMPLE_INTERVAL_MS);
+          const now = await world.meter.read('cloudless_container_cpu_seconds_total');
+          expect(now).toBeGreaterThanOrEqual(shown);
+          for (const { rates = {} } of world.figures)
+            for (const rate of Object.values(rates)) expect(rate).toBeGreaterThanOrEqual(0);
+          shown = now;
+        }
+        world.stats.failure = undefined;
+        await world.clock.advance(2 * SAMPLE_INTERVAL_MS);
+        if (!low) expect(await world.meter.read('cloudless_container_cpu_seconds_total')).toBeCloseTo(used, 6);
+        await world.stop();
+      }),
+      { numRuns: 50 },
+    );
+  });
+});
+
+describe('the times of samples', () => {
+  it('are at the phase of the container, half an interval to one and a half after the one before', () => {
+    fc.assert(
+      fc.property(fc.nat(1e9), fc.nat(0xffff_ffff), fc.boolean(), (nowMs, id, ownCgroup) => {
+        const phaseMs = phaseOf(id.toString(16).padStart(8, '0').padEnd(64, '0'), ownCgroup);
+        const next = nextSampleMs(nowMs, phaseMs);
+        expect(phaseMs).toBeGreaterThanOrEqual(0);
+        expect(phaseMs).toBeLessThan(SAMPLE_INTERVAL_MS);
+        expect(next - nowMs).toBeGreaterThanOrEqual(SAMPLE_INTERVAL_MS / 2);
+        expect(next - nowMs).toBeLessThanOrEqual(1.5 * SAMPLE_INTERVAL_MS);
+        expect((next - phaseMs) % SAMPLE_INTERVAL_MS).toBe(0);
+      }),
+    );
+  });
+});

@@ -1,0 +1,162 @@
+import { errorFields, sleep, type Clock, type Log } from '@cloudless/base';
+import { ratesBetween, type ContainerRates, type ContainerSample, type SampleResult } from '@cloudless/cgroup-stats';
+import type { ContainerRuntime, ContainerStatus } from '@cloudless/runtime';
+import type { ContainerOwner } from '../replica/container-labels.js';
+import type { NodeReplicas } from '../replica/node-replicas.js';
+import { nextSampleMs, phaseOf, SAMPLE_INTERVAL_MS, SECOND_SAMPLE_MS, TICK_MS } from './sample-times.js';
+import type { StatsReader } from './stats-reader.js';
+
+/** A running container, and what was last seen of its use. */
+export interface ContainerFigures {
+  readonly owner: ContainerOwner;
+  readonly status: ContainerStatus;
+  /** Absent until it was sampled, and when it could not be the last time. */
+  readonly sample?: ContainerSample;
+  /** Averages since the sample before; absent while there is none to compare with. */
+  readonly rates?: ContainerRates & { readonly intervalMs: number };
+}
+
+/** Hears of each sample. */
+export interface StatsObserver {
+  sampled(container: ContainerFigures & { readonly sample: ContainerSample }): void;
+  /** The container has ended, or is not sampled any more. */
+  gone(container: ContainerFigures): void;
+}
+
+/** Needs of a {@link StatsSampler}. */
+export interface StatsSamplerOptions {
+  readonly reader: StatsReader;
+  readonly runtime: Pick<ContainerRuntime, 'list'>;
+  readonly replicas: Pick<NodeReplicas, 'listen' | 'ownerOf'>;
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly observer?: StatsObserver;
+}
+
+interface Tracked {
+  figures: ContainerFigures;
+  readonly phaseMs: number;
+  nextMs: number;
+  failing: boolean;
+}
+
+/** Samples every running container of this node from time to time, and keeps the newest of each. */
+export class StatsSampler {
+  private readonly tracked = new Map<string, Tracked>();
+  private listAtMs = Number.NEGATIVE_INFINITY;
+  private failing = false;
+
+  constructor(private readonly options: StatsSamplerOptions) {}
+
+  /** All running containers, also those that were not sampled yet. */
+  async containers(): Promise<readonly ContainerFigures[]> {
+    await this.listIfDue();
+    return this.known;
+  }
+
+  /** Those that it knows of. */
+  get known(): readonly ContainerFigures[] {
+    return [...this.tracked.values()].map(({ figures }) => figures);
+  }
+
+  /** A sample made now; the ones kept stay as they are. @returns Undefined when the container has ended, or has no process to be seen. */
+  async fresh({ pid, ownCgroup, ownNetwork }: ContainerStatus): Promise<SampleResult | undefined> {
+    const { reader } = this.options;
+    if (pid === undefined) return undefined;
+    if (ownCgroup === true) return reader.readGroup({ pid, ...(ownNetwork === undefined ? {} : { ownNetwork }) });
+    return (await reader.readProcesses([pid])).get(pid);
+  }
+
+  /** Samples until aborted. */
+  async run(signal: AbortSignal): Promise<void> {
+    const { replicas, clock } = this.options;
+    const lookSoon = (): void => void (this.listAtMs = Number.NEGATIVE_INFINITY);
+    const unlisten = replicas.listen({ changed: lookSoon, refused: () => undefined, gone: lookSoon });
+    while (!signal.aborted) {
+      await this.sampleDue();
+      await sleep(clock, TICK_MS, signal).catch(() => undefined);
+    }
+    unlisten();
+    for (const containerId of [...this.tracked.keys()]) this.forget(containerId);
+  }
+
+  private async sampleDue(): Promise<void> {
+    const { clock } = this.options;
+    await this.listIfDue();
+    const due = [...this.tracked.values()].filter(({ nextMs }) => nextMs <= clock.now());
+    for (const tracked of due.filter(hasGroup)) await this.take(tracked, () => this.fresh(tracked.figures.status));
+    const processes = due.filter((tracked) => !hasGroup(tracked));
+    if (processes.length === 0) return;
+    const pids = processes.flatMap(({ figures: { status } }) => (status.pid === undefined ? [] : [status.pid]));
+    const read = this.options.reader.readProcesses(pids);
+    for (const tracked of processes) await this.take(tracked, async () => (await read).get(tracked.figures.status.pid ?? 0));
+  }
+
+  /** Follows what runs: from time to time, and when there was a change. */
+  private async listIfDue(): Promise<void> {
+    const { runtime, clock, log } = this.options;
+    if (clock.now() < this.listAtMs) return;
+    this.listAtMs = clock.now() + SAMPLE_INTERVAL_MS; // before the list, as a change may come while it is made
+    try {
+      this.follow(await runtime.list());
+      this.failing = false;
+    } catch (reason) {
+      // What is known goes on to be sampled: that takes no runtime.
+      if (!this.failing) log.warn('containers to be sampled not listed', errorFields(reason));
+      this.failing = true;
+      this.listAtMs = clock.now();
+    }
+  }
+
+  private follow(containers: readonly ContainerStatus[]): void {
+    const { replicas, clock } = this.options;
+    const running = containers.filter(({ phase, pid }) => phase === 'running' && pid !== undefined);
+    const ids = new Set<string>(running.map(({ containerId }) => containerId));
+    for (const containerId of this.tracked.keys()) if (!ids.has(containerId)) this.forget(containerId);
+    for (const status of running) {
+      const owner = replicas.ownerOf(status);
+      if (owner === undefined) continue;
+      const known = this.tracked.get(status.containerId);
+      if (known !== undefined) known.figures = { ...known.figures, status };
+      else {
+        const phaseMs = phaseOf(status.containerId, status.ownCgroup === true);
+        this.tracked.set(status.containerId, { figures: { owner, status }, phaseMs, nextMs: clock.now(), failing: false });
+      }
+    }
+  }
+
+  private async take(tracked: Tracked, read: () => Promise<SampleResult | undefined>): Promise<void> {
+    const { clock, log, observer } = this.options;
+    const { owner, status, sample: before } = tracked.figures;
+    try {
+      const result = await read();
+      if (result === undefined) return this.forget(status.containerId); // it has just ended, as the next list will say
+      const first = before === undefined;
+      tracked.nextMs = first ? clock.now() + SECOND_SAMPLE_MS : nextSampleMs(clock.now(), tracked.phaseMs);
+      const figures = { owner, status, sample: result.sample, ...ratesSince(before, result.sample) };
+      tracked.figures = figures;
+      tracked.failing = false;
+      observer?.sampled(figures);
+    } catch (reason) {
+      if (!tracked.failing) log.warn('container not sampled', { containerId: status.containerId, ...errorFields(reason) });
+      tracked.failing = true;
+      tracked.nextMs = nextSampleMs(clock.now(), tracked.phaseMs);
+      tracked.figures = { owner, status }; // what it used then is not what it uses now
+    }
+  }
+
+  private forget(containerId: string): void {
+    const tracked = this.tracked.get(containerId);
+    if (tracked === undefined) return;
+    this.tracked.delete(containerId);
+    this.options.observer?.gone(tracked.figures);
+  }
+}
+
+const hasGroup = ({ figures }: Tracked): boolean => figures.status.ownCgroup === true;
+
+function ratesSince(before: ContainerSample | undefined, after: ContainerSample): Pick<ContainerFigures, 'rates'> {
+  const rates = before === undefined ? {} : ratesBetween(before, after);
+  if (before === undefined || Object.keys(rates).length === 0) return {};
+  return { rates: { ...rates, intervalMs: after.atMs - before.atMs } };
+}

@@ -1,0 +1,72 @@
+import type { Clock } from '@cloudless/base';
+import type { ContainerSample, SampleResult } from '@cloudless/cgroup-stats';
+import type { StatsReader } from '../stats/stats-reader.js';
+
+/** What a fake container uses: everything grows with time, each second by the same. */
+export function fakeFigures(atMs: number): Omit<ContainerSample, 'source' | 'atMs'> {
+  const count = BigInt(Math.round(atMs));
+  const nsec = count * 1_000_000n;
+  const stalls = { avg10Percent: 1, avg60Percent: 1, avg300Percent: 1, totalNsec: nsec };
+  const pressure = { some: stalls, full: stalls };
+  return {
+    cpu: {
+      usageNsec: nsec / 2n,
+      userNsec: nsec / 4n,
+      systemNsec: nsec / 4n,
+      limitMillis: atMs,
+      throttling: { periods: count, throttledPeriods: count / 2n, throttledNsec: nsec },
+    },
+    memory: {
+      usageBytes: 3 * atMs,
+      workingSetBytes: 2 * atMs,
+      limitBytes: 4 * atMs,
+      peakBytes: 3 * atMs,
+      fileBytes: atMs,
+      anonBytes: atMs,
+      swapBytes: atMs,
+    },
+    io: { readBytes: count, writeBytes: count * 2n, readOperations: count, writeOperations: count },
+    network: {
+      receivedBytes: count * 3n,
+      receivedPackets: count,
+      receivedErrors: count,
+      receivedDropped: count,
+      sentBytes: count * 4n,
+      sentPackets: count,
+      sentErrors: count,
+      sentDropped: count,
+    },
+    pids: { current: atMs, limit: 2 * atMs },
+    pressure: { cpu: pressure, memory: pressure, io: pressure },
+  };
+}
+
+/** A machine whose containers use something. */
+export class FakeStats implements StatsReader {
+  /** What a container uses, by its pid and the time. */
+  figures: (atMs: number, pid: number) => Omit<ContainerSample, 'source' | 'atMs'> = fakeFigures;
+  /** Those that have ended. */
+  readonly gone = new Set<number>();
+  /** While set, nothing can be read. */
+  failure: Error | undefined;
+  /** What was read, in order. */
+  readonly reads: { readonly atMs: number; readonly pids: readonly number[]; readonly group: boolean }[] = [];
+
+  constructor(private readonly clock: Clock) {}
+
+  async readGroup({ pid }: { readonly pid: number }): Promise<SampleResult | undefined> {
+    return this.read([pid], true).get(pid);
+  }
+
+  async readProcesses(pids: readonly number[]): Promise<ReadonlyMap<number, SampleResult>> {
+    return this.read(pids, false);
+  }
+
+  private read(pids: readonly number[], group: boolean): ReadonlyMap<number, SampleResult> {
+    const atMs = this.clock.now();
+    this.reads.push({ atMs, pids, group });
+    if (this.failure !== undefined) throw this.failure;
+    const there = pids.filter((pid) => !this.gone.has(pid));
+    return new Map(there.map((pid) => [pid, { sample: { source: `${pid}@1`, atMs, ...this.figures(atMs, pid) }, problems: [] }]));
+  }
+}
