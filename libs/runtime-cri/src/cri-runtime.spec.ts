@@ -2,9 +2,9 @@ import { existsSync } from 'node:fs';
 import path from 'node:path';
 import { create } from '@bufbuild/protobuf';
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
-import { silentLog, type ContainerId } from '@cloudless/base';
+import { silentLog, sleep, type ContainerId } from '@cloudless/base';
 import { Code, ConnectError } from '@connectrpc/connect';
-import type { ContainerRequest, ContainerRuntime } from '@cloudless/runtime';
+import type { ContainerEvent, ContainerRequest, ContainerRuntime } from '@cloudless/runtime';
 import { ContainerConfigSchema, ContainerState, PodSandboxConfigSchema } from './gen/runtime/v1/api_pb.js';
 import { openCriRuntime, type CriRuntimeOptions } from './index.js';
 import { FakeCriServer } from './testing/fake-cri-server.js';
@@ -21,6 +21,7 @@ const request: ContainerRequest = {
   env: { A: '1' },
   ports: [{ name: 'http', port: 80, protocol: 'tcp' }],
   limits: { cpuMillis: 250, memoryBytes: 64 * 1024 * 1024 },
+  requests: { cpuMillis: 100 },
 };
 
 let server: FakeCriServer;
@@ -31,6 +32,7 @@ async function open(overrides: Partial<CriRuntimeOptions> = {}): Promise<Contain
   const runtime = await openCriRuntime({
     socketPath,
     logDirectory,
+    imageDirectory: server.home,
     owner: OWNER,
     clock: realClock,
     log: silentLog,
@@ -104,7 +106,7 @@ describe('what a runtime is asked for', () => {
     expect(config.linux?.resources).toMatchObject({
       cpuPeriod: 100_000n,
       cpuQuota: 25_000n,
-      cpuShares: 256n,
+      cpuShares: 102n,
       memoryLimitInBytes: 67_108_864n,
     });
     expect(config.linux?.securityContext?.maskedPaths).toContain('/proc/kcore');
@@ -286,6 +288,79 @@ describe('a runtime that goes away', () => {
     server.exit(server.only, 9);
     await server.listen();
     expect(await runtime.list()).toMatchObject([{ containerId: ID, exitCode: 9 }]);
+  });
+});
+
+describe('the life of one container among many', () => {
+  const others = ['cd', 'ef'].map((digits) => digits.repeat(32) as ContainerId);
+
+  /** As containerd before 1.7: nothing but calls tells what happens. */
+  beforeEach(async () => {
+    server.overrides.getContainerEvents = async function* () {
+      throw new ConnectError('unknown method', Code.Unimplemented);
+    };
+    await server.away();
+    await server.listen();
+  });
+
+  /** A list that knows by now what it says of the one, and waits for word on another while `meanwhile` happens. */
+  async function listDuring(runtime: ContainerRuntime, meanwhile: () => Promise<unknown>): Promise<unknown> {
+    await runtime.start({ ...request, containerId: others[1] ?? ID });
+    const slow = [...server.containers.values()].at(-1) ?? server.only;
+    let give = (): void => undefined;
+    server.statusGiven.set(slow.id, new Promise((resolve) => (give = resolve)));
+    server.exit(slow, 0);
+    server.calls.length = 0;
+    const list = runtime.list();
+    while (!server.calls.includes('containerStatus')) await sleep(realClock, 1);
+    await meanwhile();
+    give();
+    return list;
+  }
+
+  function follow(runtime: ContainerRuntime): readonly ContainerEvent[] {
+    const told: ContainerEvent[] = [];
+    void (async () => {
+      for await (const event of runtime.events(new AbortController().signal)) told.push(event);
+    })().catch(() => undefined); // closed
+    return told;
+  }
+
+  it('takes calls about that one alone, however many there are', async () => {
+    const runtime = await open();
+    for (const containerId of others) await runtime.start({ ...request, containerId });
+    server.calls.length = 0;
+    await runtime.start(request);
+    await runtime.stop(ID, 0);
+    await runtime.remove(ID);
+    expect(server.calls.filter((name) => name === 'listContainers')).toEqual([]);
+    expect((await runtime.list()).map(({ containerId }) => containerId)).toEqual(others);
+  });
+
+  it('ends once, also when a list was being read that still shows it running', async () => {
+    const runtime = await open();
+    await runtime.start(request);
+    const told = follow(runtime);
+    expect(await listDuring(runtime, () => runtime.stop(ID, 0))).toMatchObject([{ phase: 'exited' }, { phase: 'exited' }]);
+    await runtime.list();
+    expect(told.filter(({ status }) => status.containerId === ID).map(({ kind }) => kind)).toEqual(['exited']);
+  });
+
+  it('is over once it was removed, also when a list was being read that still shows it', async () => {
+    const runtime = await open();
+    await runtime.start(request);
+    await runtime.stop(ID, 0);
+    const told = follow(runtime);
+    expect(await listDuring(runtime, () => runtime.remove(ID))).toMatchObject([{ containerId: others[1] }]);
+    await runtime.list();
+    expect(told.filter(({ status }) => status.containerId === ID)).toEqual([]);
+  });
+
+  it('ends for who stops it when somebody else has removed it', async () => {
+    const runtime = await open();
+    await runtime.start(request);
+    server.containers.clear();
+    await expect(runtime.stop(ID, 0)).resolves.toMatchObject({ phase: 'exited', exitCode: -1 });
   });
 });
 

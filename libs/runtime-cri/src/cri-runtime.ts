@@ -1,16 +1,8 @@
 import { mkdirSync } from 'node:fs';
+import { rm, rmdir } from 'node:fs/promises';
 import { uptime } from 'node:os';
 import path from 'node:path';
-import {
-  CloudlessError,
-  errorFields,
-  errorKindOf,
-  type Clock,
-  type ContainerId,
-  type Log,
-  type StopSignal,
-  type Timer,
-} from '@cloudless/base';
+import { CloudlessError, type ContainerId, type StopSignal } from '@cloudless/base';
 import type {
   ContainerEvent,
   ContainerLease,
@@ -21,12 +13,15 @@ import type {
   ExecRequest,
   LogLine,
   LogRequest,
+  StartProgress,
 } from '@cloudless/runtime';
 import { closedError, CriClient } from './client/cri-client.js';
+import { checkOptions, toCollector, toVolumeStore, type CriRuntimeOptions } from './cri-runtime-options.js';
+import { endEverything } from './containers/end-everything.js';
 import { Images } from './containers/images.js';
+import type { ImageCollector } from './images/image-collector.js';
 import { Inventory } from './containers/inventory.js';
-import type { Owner } from './containers/labels.js';
-import { leasesUnimplemented } from './containers/request-config.js';
+import { checkRequest, leasesUnimplemented } from './containers/request-config.js';
 import { Sandboxes } from './containers/sandboxes.js';
 import { Starter } from './containers/starter.js';
 import { Stopper } from './containers/stopper.js';
@@ -36,40 +31,36 @@ import { CommandRecords } from './exec/command-records.js';
 import { execCommand } from './exec/exec-command.js';
 import { Turns } from './exec/turns.js';
 import { ContainerLogs } from './logs/container-logs.js';
+import { GroupVolumes } from './volumes/group-volumes.js';
+import { Upkeep } from './upkeep.js';
+import { KnownCapabilities } from './probe/known-capabilities.js';
 
-/** Needs of {@link openCriRuntime}. */
-export interface CriRuntimeOptions {
-  /** Absolute path of the runtime's Unix socket, as /run/containerd/containerd.sock. */
-  readonly socketPath: string;
-  /** Whose containers these are; on every one of them as labels. What carries others is never touched. */
-  readonly owner: Owner;
-  /** Absolute path of the folder for logs; made when missing. Nobody else may keep anything there. */
-  readonly logDirectory: string;
-  readonly clock: Clock;
-  readonly log: Log;
-  /** Log files kept per container, 2 or more, and the size in bytes at which a new one begins. Default 4 of 10 MiB. */
-  readonly logFiles?: number;
-  readonly logFileBytes?: number;
-  /** How often sizes of logs are looked at. Default 1 s. */
-  readonly logCheckMs?: number;
-  /** Sandboxes without a container are removed once they are this old. Default 60 s. */
-  readonly orphanAgeMs?: number;
-}
-
+const DEFAULT_MAX_PIDS = 4_096;
 const DEFAULT_LOG_FILE_BYTES = 10 * 1024 * 1024;
-const SWEEP_MS = 60_000;
+const UPKEEP_MS = 60_000;
+const SHUTDOWN_MS = 60_000;
 /** Below the folder for logs. */
 const COMMANDS = 'commands';
+
+/** The containers of one owner on one runtime. */
+export interface CriRuntime extends ContainerRuntime {
+  /**
+   * Ends (SIGKILL) and removes everything of this owner in whatever state: containers, sandboxes with their networks, logs, empty
+   * directories; and closes. Named volumes and images stay.
+   * @param limitMs - Default 60 s. @throws kind `deadline` with what is left then, and why.
+   */
+  shutdown(limitMs?: number): Promise<void>;
+}
 
 /**
  * Opens a container runtime: says hello, and finds what runs there and is ours.
  * @throws kind `unavailable` when nobody answers at the socket, `unimplemented` when it speaks another interface, `invalid`
  *   for wrong options.
  */
-export async function openCriRuntime(options: CriRuntimeOptions): Promise<ContainerRuntime> {
+export async function openCriRuntime(options: CriRuntimeOptions): Promise<CriRuntime> {
   checkOptions(options);
   mkdirSync(options.logDirectory, { recursive: true, mode: 0o755 });
-  const runtime = new CriRuntime(options);
+  const runtime = new OpenCriRuntime(options);
   try {
     await runtime.open();
     return runtime;
@@ -79,37 +70,40 @@ export async function openCriRuntime(options: CriRuntimeOptions): Promise<Contai
   }
 }
 
-function checkOptions({ socketPath, logDirectory, owner, logFiles = 2, logFileBytes = 1 }: CriRuntimeOptions): void {
-  const wrong = (message: string): CloudlessError => new CloudlessError('invalid', message);
-  if (!path.isAbsolute(socketPath)) throw wrong('socketPath: must be an absolute path');
-  if (!path.isAbsolute(logDirectory)) throw wrong('logDirectory: must be an absolute path');
-  if (owner.cluster === '' || owner.node === '') throw wrong('owner: cluster and node must not be empty');
-  if (!(logFiles >= 2 && logFileBytes >= 1)) throw wrong('logFiles: must be 2 or more, of 1 byte or more');
-}
-
-class CriRuntime implements ContainerRuntime {
+class OpenCriRuntime implements CriRuntime {
   readonly name = 'cri';
   private readonly client: CriClient;
   private readonly inventory: Inventory;
   private readonly sandboxes: Sandboxes;
   private readonly images: Images;
+  private readonly collector: ImageCollector;
+  private readonly volumes: GroupVolumes;
   private readonly starter: Starter;
   private readonly stopper: Stopper;
   private readonly watcher: Watcher;
   private readonly turns = new Turns();
   private readonly records: CommandRecords;
   private readonly containerLogs: ContainerLogs;
-  private readonly timers = new Set<Timer>();
+  private readonly known: KnownCapabilities;
+  private readonly upkeep: Upkeep;
 
   constructor(private readonly options: CriRuntimeOptions) {
     const { socketPath, owner, clock, log } = options;
-    const client = (this.client = new CriClient({ socketPath, clock }));
+    const client = (this.client = new CriClient({ socketPath, clock, onReturn: () => void this.known.refresh() }));
+    this.known = new KnownCapabilities(client, options, log);
+    this.upkeep = new Upkeep(clock, log);
     const bootedAtMs = clock.wallTime() - uptime() * 1_000;
     const logDirectoryOf = (id: ContainerId): string => this.logDirectoryOf(id);
     const inventory = (this.inventory = new Inventory({ client, owner, log, bootedAtMs, wallTime: () => clock.wallTime() }));
     const sandboxes = (this.sandboxes = new Sandboxes(client, owner, logDirectoryOf));
-    const images = (this.images = new Images(client));
-    this.starter = new Starter({ client, inventory, sandboxes, images, owner, logDirectoryOf, log });
+    this.collector = toCollector(client, options);
+    const images = (this.images = new Images({ client, clock, record: () => this.collector.record() }));
+    const volumes = (this.volumes = new GroupVolumes({ store: toVolumeStore(options), inventory, log }));
+    const { maxPids = DEFAULT_MAX_PIDS } = options;
+    const capabilities = (): readonly string[] => this.known.names();
+    this.starter = new Starter({
+      ...{ client, inventory, sandboxes, images, volumes, owner, capabilities, maxPids, logDirectoryOf, log },
+    });
     this.stopper = new Stopper(client, inventory, clock);
     const watcher = (this.watcher = new Watcher(client, inventory, clock, log));
     const { logDirectory: directory, logFiles: files = 4, logFileBytes: fileBytes = DEFAULT_LOG_FILE_BYTES } = options;
@@ -119,13 +113,16 @@ class CriRuntime implements ContainerRuntime {
 
   async open(): Promise<void> {
     await this.client.version();
+    await this.known.load();
     await this.inventory.look();
     await this.sweep();
     void this.records.endAll().then((count) => {
       if (count > 0) this.options.log.info('commands of callers that have gone were ended', { count });
     });
-    this.repeat(SWEEP_MS, () => this.sweep());
-    this.repeat(this.options.logCheckMs ?? 1_000, () => this.containerLogs.rotateAll());
+    this.upkeep.repeat(UPKEEP_MS, () => this.sweep());
+    this.upkeep.repeat(UPKEEP_MS, () => this.known.refresh());
+    this.upkeep.repeat(this.options.imageCollection?.checkMs ?? UPKEEP_MS, () => this.collector.collect(this.images));
+    this.upkeep.repeat(this.options.logCheckMs ?? 1_000, () => this.containerLogs.rotateAll());
   }
 
   async version(): Promise<string> {
@@ -134,11 +131,12 @@ class CriRuntime implements ContainerRuntime {
   }
 
   capabilities(): readonly string[] {
-    return ['runtime.cri', 'limits.cpu', 'limits.memory', 'exec.tty'];
+    return this.known.names();
   }
 
-  async prepare(request: ContainerRequest): Promise<void> {
-    await this.images.ensure(request.image ?? '');
+  async prepare(request: ContainerRequest, progress: (step: StartProgress) => void, signal: StopSignal): Promise<void> {
+    checkRequest(request, this.known.names());
+    await this.images.prepare(request, progress, signal);
   }
 
   start(request: ContainerRequest): Promise<ContainerStatus> {
@@ -156,13 +154,16 @@ class CriRuntime implements ContainerRuntime {
   }
 
   async remove(containerId: ContainerId): Promise<void> {
-    await this.inventory.look();
-    if (this.inventory.find(containerId)?.status.phase === 'running') {
+    if (this.inventory.find(containerId)?.status.phase !== 'exited') await this.inventory.look();
+    const found = this.inventory.find(containerId);
+    if (found?.status.phase === 'running') {
       throw new CloudlessError('precondition', `container ${containerId} runs: stop it first`);
     }
     if (!/^[0-9a-f]{64}$/.test(containerId)) return;
     await this.sandboxes.removeAllOf(containerId);
-    await this.inventory.look();
+    if (found === undefined) return this.inventory.look();
+    this.inventory.drop(found);
+    if (found.memory.group !== undefined) await this.volumes.release(found.memory.group);
   }
 
   async list(): Promise<readonly ContainerStatus[]> {
@@ -190,11 +191,25 @@ class CriRuntime implements ContainerRuntime {
     yield* execCommand({ client, clock, log, turns, records, runtimeId, mainPid: status.pid, request, signal });
   }
 
+  async shutdown(limitMs = SHUTDOWN_MS): Promise<void> {
+    const { client, sandboxes, volumes, records } = this;
+    const { clock, log, logDirectory } = this.options;
+    try {
+      this.upkeep.end();
+      await endEverything({ sandboxes, clock, log, limitMs });
+      await records.endAll();
+      await volumes.sweep(Number.POSITIVE_INFINITY);
+      await rm(path.join(logDirectory, COMMANDS), { recursive: true, force: true });
+      await rmdir(logDirectory).catch(() => undefined); // not empty: somebody else keeps something there
+    } finally {
+      if (!client.closed.aborted) await this.close();
+    }
+  }
+
   async close(): Promise<void> {
     this.client.close();
     this.watcher.close();
-    for (const timer of this.timers) timer.cancel();
-    this.timers.clear();
+    this.upkeep.end();
     this.inventory.fail(closedError());
   }
 
@@ -206,20 +221,8 @@ class CriRuntime implements ContainerRuntime {
     const { inventory, sandboxes, starter } = this;
     const { clock, log, orphanAgeMs = 60_000, logDirectory: logRoot } = this.options;
     const isStarting = (id: ContainerId): boolean => starter.isStarting(id);
-    await sweep({ inventory, sandboxes, isStarting, logRoot, log, orphanAgeMs, nowMs: clock.wallTime() });
-  }
-
-  /** Again and again until closed; one turn at a time. */
-  private repeat(everyMs: number, action: () => Promise<void>): void {
-    if (this.client.closed.aborted) return;
-    const timer = this.options.clock.setTimer(everyMs, () => {
-      this.timers.delete(timer);
-      void action()
-        .catch((reason: unknown) => {
-          if (errorKindOf(reason) !== 'unavailable') this.options.log.warn('upkeep failed', errorFields(reason));
-        })
-        .finally(() => this.repeat(everyMs, action));
-    });
-    this.timers.add(timer);
+    const nowMs = clock.wallTime();
+    await sweep({ inventory, sandboxes, isStarting, logRoot, log, orphanAgeMs, nowMs });
+    await this.volumes.sweep(nowMs - orphanAgeMs);
   }
 }

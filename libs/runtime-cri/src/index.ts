@@ -1,3 +1,7 @@
 export { openCriRuntime } from './cri-runtime.js';
-export type { CriRuntimeOptions } from './cri-runtime.js';
+export type { CriRuntime } from './cri-runtime.js';
+export type { CriRuntimeOptions, ImageCollection } from './cri-runtime-options.js';
 export type { Owner } from './containers/labels.js';
+export { probeCriRuntime } from './probe/probe-cri-runtime.js';
+export type { CriProbe, CriProbeOptions } from './probe/probe-cri-runtime.js';
+export type { Permissions } from './probe/capabilities.js';

@@ -9,7 +9,7 @@ import { realClock as clock } from './testing/system.js';
 it('does what the README shows', async () => {
   const server = new FakeCriServer();
   await server.listen();
-  const { socketPath, logDirectory } = server;
+  const { socketPath, logDirectory, home: imageDirectory } = server;
   const request: ContainerRequest = {
     containerId: toContainerId('1'.repeat(64)),
     labels: {},
@@ -24,6 +24,7 @@ it('does what the README shows', async () => {
     socketPath,
     owner: { cluster: 'home', node: 'laptop' },
     logDirectory,
+    imageDirectory,
     clock,
     log,
   });

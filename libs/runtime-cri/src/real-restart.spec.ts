@@ -1,17 +1,12 @@
-import { spawn, type ChildProcess } from 'node:child_process';
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import path from 'node:path';
+import { writeFileSync } from 'node:fs';
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
-import { randomHex, sleep, toContainerId } from '@cloudless/base';
+import { randomHex, toContainerId } from '@cloudless/base';
 import type { ContainerRequest } from '@cloudless/runtime';
-import { openRealCriMachine, TEST_IMAGE, WHY_NOT, type RealCriMachine } from './testing/real-cri-machine.js';
-import { realClock, realRandom } from './testing/system.js';
+import { OwnContainerd, WHY_NO_OWN } from './testing/own-containerd.js';
+import { openRealCriMachine, TEST_IMAGE, type RealCriMachine } from './testing/real-cri-machine.js';
+import { realRandom } from './testing/system.js';
 
-/** A containerd that these tests may kill is their own: with this configuration, in folders of its own. */
-const CONFIG = process.env['CLOUDLESS_CRI_CONTAINERD_CONFIG'];
-const whyNot = WHY_NOT ?? (CONFIG === undefined ? 'CLOUDLESS_CRI_CONTAINERD_CONFIG is not set' : undefined);
-const describeReal = whyNot === undefined ? describe : describe.skip;
+const describeReal = WHY_NO_OWN === undefined ? describe : describe.skip;
 const never = new AbortController().signal;
 const START_MS = 30_000;
 
@@ -27,42 +22,18 @@ const requestOf = (script: string): ContainerRequest => ({
   ...{ command: ['/bin/sh', '-c', script], ports: [{ name: 'http', port: 80, protocol: 'tcp' }] },
 });
 
-describeReal(`a containerd that is killed and started again${whyNot === undefined ? '' : ` (${whyNot})`}`, () => {
-  let home: string;
-  let containerd: ChildProcess;
+describeReal(`a containerd that is killed and started again${WHY_NO_OWN === undefined ? '' : ` (${WHY_NO_OWN})`}`, () => {
+  let containerd: OwnContainerd;
   let machine: RealCriMachine;
 
-  const startContainerd = (): ChildProcess =>
-    spawn('containerd', ['--config', path.join(home, 'containerd.toml')], { stdio: 'ignore' });
-
-  async function answered<Result>(call: () => Promise<Result>): Promise<Result> {
-    for (;;) {
-      try {
-        return await call();
-      } catch (reason) {
-        if ((reason as { kind?: string }).kind !== 'unavailable') throw reason;
-        await sleep(realClock, 50);
-      }
-    }
-  }
-
   beforeEach(async () => {
-    home = mkdtempSync(path.join(tmpdir(), 'cloudless-containerd-'));
-    const own = { root: path.join(home, 'root'), state: path.join(home, 'state'), address: path.join(home, 'cri.sock') };
-    let config = readFileSync(CONFIG ?? '', 'utf8');
-    for (const [key, value] of Object.entries(own))
-      config = config.replace(new RegExp(`^(\\s*${key} = ).*$`, 'm'), `$1"${value}"`);
-    writeFileSync(path.join(home, 'containerd.toml'), config);
-    containerd = startContainerd();
-    machine = await answered(() => openRealCriMachine({ socketPath: own.address }));
+    containerd = new OwnContainerd();
+    machine = await containerd.answered(() => openRealCriMachine({ socketPath: containerd.socketPath }));
   }, START_MS);
 
   afterEach(async () => {
     await machine.dispose();
-    const ended = new Promise((resolve) => containerd.once('exit', resolve));
-    containerd.kill('SIGTERM');
-    await ended;
-    rmSync(home, { recursive: true, force: true });
+    await containerd.dispose();
   }, START_MS);
 
   it(
@@ -81,16 +52,14 @@ describeReal(`a containerd that is killed and started again${whyNot === undefine
         }
       };
       await take(3);
-      const died = new Promise((resolve) => containerd.once('exit', resolve));
-      containerd.kill('SIGKILL');
-      await died;
+      await containerd.kill();
       writeFileSync(`/proc/${pid}/root/tmp/go`, '');
       await expect(runtime.list()).rejects.toMatchObject({ kind: 'unavailable' });
-      containerd = startContainerd();
-      const listed = await answered(() => runtime.list());
+      containerd.restart();
+      const listed = await containerd.answered(() => runtime.list());
       expect(listed).toContainEqual(kept);
       expect(listed).toHaveLength(2);
-      expect(await answered(() => runtime.stop(ending.containerId, 10_000))).toMatchObject({ exitCode: 42 });
+      expect(await containerd.answered(() => runtime.stop(ending.containerId, 10_000))).toMatchObject({ exitCode: 42 });
       await take(60);
       expect(seen).toEqual(seen.map((_, index) => `line ${index + 1}`));
     },

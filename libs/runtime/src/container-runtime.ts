@@ -127,6 +127,8 @@ export interface ContainerStatus {
   readonly containerId: ContainerId;
   readonly labels: Readonly<Record<string, string>>;
   readonly phase: ContainerPhase;
+  /** Name of the one that has it, where several runtimes are one. */
+  readonly runtime?: string;
   /** Process id of the main process while it runs. */
   readonly pid?: number;
   readonly startedAtMs: number;
@@ -140,6 +142,8 @@ export interface ContainerStatus {
   /** Its processes have a cgroup of their own, and a network namespace of their own: what statistics can be told apart. */
   readonly ownCgroup?: true;
   readonly ownNetwork?: true;
+  /** Address in a network of its own while it runs: what it declares no port for is reached there too, from its machine. */
+  readonly ip?: string;
   readonly endpoints: readonly ContainerEndpoint[];
 }
 

@@ -21,6 +21,10 @@ export type {
   TerminalSize,
   VolumeRequest,
 } from './container-runtime.js';
+export { combineRuntimes } from './combined-runtime.js';
+export type { CombinedRuntime, CombinedRuntimeOptions } from './combined-runtime.js';
+export { LateRuntime } from './late-runtime.js';
+export type { LateRuntimeOptions } from './late-runtime.js';
 export { EXEC_GRACE_MS } from './container-runtime.js';
 export { exitReason } from './exit-reason.js';
 export { LEASE_ENDED_REASON, LeaseTimer } from './lease-timer.js';

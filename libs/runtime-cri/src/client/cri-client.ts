@@ -1,7 +1,7 @@
 import { connect } from 'node:net';
 import { CloudlessError, type Clock } from '@cloudless/base';
 import { createClient, type Client } from '@connectrpc/connect';
-import { createGrpcTransport } from '@connectrpc/connect-node';
+import { createGrpcTransport, Http2SessionManager } from '@connectrpc/connect-node';
 import { ImageService, RuntimeService } from '../gen/runtime/v1/api_pb.js';
 import { fromCriError } from './cri-errors.js';
 
@@ -13,6 +13,10 @@ export interface CriClientOptions {
   /** Absolute path of the runtime's Unix socket. */
   readonly socketPath: string;
   readonly clock: Clock;
+  /** How long a call may take that is answered soon or never. Default 30 s. */
+  readonly quickMs?: number;
+  /** Called when the runtime answers after it did not. */
+  readonly onReturn?: () => void;
 }
 
 /** Reading and small changes; a runtime that needs longer is stuck. */
@@ -24,6 +28,8 @@ const PULL_MS = 30 * 60_000;
 /** Lists of some thousand containers with their annotations. */
 const READ_MAX_BYTES = 64 * 1024 * 1024;
 const API_VERSION = 'v1';
+/** Sent to the runtime; the connection goes to its socket. */
+const BASE_URL = 'http://localhost';
 
 /** What the runtime said of itself. */
 export interface CriVersion {
@@ -34,15 +40,14 @@ export interface CriVersion {
 /** Calls of one container runtime over its socket, each with a deadline and failures of our kinds. Reconnects by itself. */
 export class CriClient {
   private readonly closing = new AbortController();
+  private away = false;
+  private readonly sessions: Http2SessionManager;
   private readonly runtimeCalls: RuntimeClient;
   private readonly imageCalls: ImageClient;
 
   constructor(private readonly options: CriClientOptions) {
-    const transport = createGrpcTransport({
-      baseUrl: 'http://localhost',
-      readMaxBytes: READ_MAX_BYTES,
-      nodeOptions: { createConnection: () => connect(options.socketPath) },
-    });
+    this.sessions = new Http2SessionManager(BASE_URL, {}, { createConnection: () => connect(options.socketPath) });
+    const transport = createGrpcTransport({ baseUrl: BASE_URL, readMaxBytes: READ_MAX_BYTES, sessionManager: this.sessions });
     this.runtimeCalls = createClient(RuntimeService, transport);
     this.imageCalls = createClient(ImageService, transport);
   }
@@ -58,7 +63,7 @@ export class CriClient {
 
   /** A call that is answered soon or never. */
   quick<Result>(name: string, call: (client: RuntimeClient, signal: AbortSignal) => Promise<Result>): Promise<Result> {
-    return this.within(QUICK_MS, name, (signal) => call(this.runtimeCalls, signal));
+    return this.within(this.options.quickMs ?? QUICK_MS, name, (signal) => call(this.runtimeCalls, signal));
   }
 
   /** A call that does work. `extraMs`: what it is to wait for beside. */
@@ -70,6 +75,11 @@ export class CriClient {
     return this.within(SLOW_MS + extraMs, name, (signal) => call(this.runtimeCalls, signal));
   }
 
+  /** A call about images that is answered soon or never. */
+  quickImage<Result>(name: string, call: (client: ImageClient, signal: AbortSignal) => Promise<Result>): Promise<Result> {
+    return this.within(this.options.quickMs ?? QUICK_MS, name, (signal) => call(this.imageCalls, signal));
+  }
+
   /** A call about images. */
   image<Result>(name: string, call: (client: ImageClient, signal: AbortSignal) => Promise<Result>): Promise<Result> {
     return this.within(PULL_MS, name, (signal) => call(this.imageCalls, signal));
@@ -77,6 +87,7 @@ export class CriClient {
 
   /** Ids of containers as something happens to them, until `signal` is aborted. @throws kind `unimplemented` for older runtimes. */
   async *events(signal: AbortSignal): AsyncGenerator<string> {
+    if (this.closing.signal.aborted) throw closedError();
     try {
       for await (const { containerId } of this.runtimeCalls.getContainerEvents({}, { signal })) yield containerId;
     } catch (reason) {
@@ -99,9 +110,10 @@ export class CriClient {
     );
   }
 
-  /** Ends all calls; later ones fail with kind `unavailable`. */
+  /** Ends all calls and the connection, which would keep the process alive; later calls fail with kind `unavailable`. */
   close(): void {
     this.closing.abort();
+    this.sessions.abort();
   }
 
   private wrongVersion(found: string, cause?: unknown): CloudlessError {
@@ -123,7 +135,9 @@ export class CriClient {
     });
     this.closing.signal.addEventListener('abort', end, { once: true });
     try {
-      return await call(limit.signal);
+      const result = await call(limit.signal);
+      this.noteAnswer();
+      return result;
     } catch (reason) {
       if (this.closing.signal.aborted) throw closedError();
       if (late) {
@@ -133,11 +147,19 @@ export class CriClient {
           { cause: reason },
         );
       }
-      throw fromCriError(reason, { call: name, socketPath: this.socketPath });
+      const failure = fromCriError(reason, { call: name, socketPath: this.socketPath });
+      if (failure.kind === 'unavailable') this.away = true;
+      throw failure;
     } finally {
       timer.cancel();
       this.closing.signal.removeEventListener('abort', end);
     }
+  }
+
+  private noteAnswer(): void {
+    if (!this.away) return;
+    this.away = false;
+    this.options.onReturn?.();
   }
 }
 

@@ -37,6 +37,18 @@ describe('a failed call', () => {
     expect(fromCriError(new ConnectError(text, code), where)).toMatchObject({ kind, message });
   });
 
+  it.each(['ERR_HTTP2_STREAM_ERROR', 'ERR_HTTP2_INVALID_SESSION', 'ECONNRESET', 'EPIPE'])(
+    'of a connection that broke: %s',
+    (code) => {
+      const broken = Object.assign(new Error('Stream closed with error code NGHTTP2_REFUSED_STREAM'), { code });
+      const error = new ConnectError('stream closed', Code.Internal, undefined, undefined, broken);
+      expect(fromCriError(error, where)).toMatchObject({
+        kind: 'unavailable',
+        message: 'the container runtime at /run/cri.sock went away: stream closed',
+      });
+    },
+  );
+
   it('of a socket that nobody listens at names it, however deep that is told', () => {
     const refused = Object.assign(new Error('connect'), { code: 'ECONNREFUSED' });
     const error = new ConnectError('broken', Code.Internal, undefined, undefined, new Error('outer', { cause: refused }));

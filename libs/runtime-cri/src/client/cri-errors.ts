@@ -23,7 +23,7 @@ export function fromCriError(reason: unknown, where: { readonly call: string; re
   const error = ConnectError.from(reason);
   const { call, socketPath } = where;
   const failed = (kind: ErrorKind, message: string): CloudlessError => new CloudlessError(kind, message, { cause: reason });
-  const absent = absenceOf(reason);
+  const absent = systemCodeOf(reason, (code) => ABSENT.has(code));
   if (absent !== undefined) {
     return failed(
       'unavailable',
@@ -36,7 +36,8 @@ export function fromCriError(reason: unknown, where: { readonly call: string; re
   if (error.code === Code.Unimplemented) {
     return failed('unimplemented', `the container runtime at ${socketPath} does not know ${call}: ${error.rawMessage}`);
   }
-  const kind = STARTING.test(error.rawMessage) ? 'unavailable' : (kinds.get(error.code) ?? 'internal');
+  const gone = STARTING.test(error.rawMessage) || systemCodeOf(reason, (code) => BROKEN.test(code)) !== undefined;
+  const kind = gone ? 'unavailable' : (kinds.get(error.code) ?? 'internal');
   return failed(
     kind,
     kind === 'unavailable' ? `the container runtime at ${socketPath} went away: ${error.rawMessage}` : error.rawMessage,
@@ -46,11 +47,11 @@ export function fromCriError(reason: unknown, where: { readonly call: string; re
 /** What containerd says, with no code, before it has found its containers again. */
 const STARTING = /server is not initialized yet/;
 
-/** Whether the failure is that nobody listens at the socket: the system's code for it. */
-function absenceOf(reason: unknown): string | undefined {
+/** The system's code of a failure, or of one behind it, that fits. */
+function systemCodeOf(reason: unknown, fits: (code: string) => boolean): string | undefined {
   for (let next: unknown = reason, depth = 0; next !== undefined && depth < MAX_CAUSES; depth += 1) {
     const { code, cause } = next as { code?: unknown; cause?: unknown };
-    if (typeof code === 'string' && SYSTEM_CODES.has(code)) return code;
+    if (typeof code === 'string' && fits(code)) return code;
     if (typeof cause !== 'object' || cause === null) return undefined;
     next = cause;
   }
@@ -58,4 +59,7 @@ function absenceOf(reason: unknown): string | undefined {
 }
 
 const MAX_CAUSES = 8;
-const SYSTEM_CODES = new Set(['ENOENT', 'ECONNREFUSED', 'EACCES', 'EPERM', 'ENOTSOCK']);
+/** Nobody listens at the socket. */
+const ABSENT = new Set(['ENOENT', 'ECONNREFUSED', 'EACCES', 'EPERM', 'ENOTSOCK']);
+/** Somebody did, and the connection broke: how Node calls it depends on how far the call had come. */
+const BROKEN = /^(?:ECONNRESET|EPIPE|ERR_HTTP2_.*|ERR_STREAM_.*)$/;

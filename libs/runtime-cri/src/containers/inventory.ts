@@ -3,8 +3,8 @@ import { exitReason, PushQueue, type ContainerEvent, type ContainerStatus } from
 import type { StopSignal } from '@cloudless/base';
 import type { CriClient } from '../client/cri-client.js';
 import { closedError } from '../client/cri-client.js';
-import { ContainerState, type Container } from '../gen/runtime/v1/api_pb.js';
-import { containerIdOf, isOwned, ownedBy, type Owner } from './labels.js';
+import { ContainerState, type Container, type ContainerStatusResponse } from '../gen/runtime/v1/api_pb.js';
+import { containerIdOf, fromAnnotations, isOwned, ownedBy, type Memory, type Owner } from './labels.js';
 import { toStatus } from './to-status.js';
 
 /** One container of ours, as the newest list showed it. */
@@ -12,8 +12,10 @@ export interface Known {
   readonly runtimeId: string;
   readonly sandboxId: string;
   readonly state: ContainerState;
+  /** Empty in the network of the machine. */
   readonly ip: string;
   readonly status: ContainerStatus;
+  readonly memory: Memory;
 }
 
 /** Needs of an {@link Inventory}. */
@@ -40,6 +42,9 @@ export class Inventory {
   private readonly waiting = new Map<ContainerId, Set<(outcome: ContainerStatus | CloudlessError) => void>>();
   private looking: Promise<void> | undefined;
   private nextLook: Promise<void> | undefined;
+  /** Since the look that runs began, or the one before: it may have read its list already. */
+  private readonly learned = new Set<string>();
+  private readonly dropped = new Set<string>();
 
   constructor(private readonly options: InventoryOptions) {}
 
@@ -82,6 +87,58 @@ export class Inventory {
     return this.nextLook;
   }
 
+  /** What {@link Inventory.learn} needs: the runtime's word on one container, and the address of its sandbox. */
+  statusOf(runtimeId: string): Promise<ContainerStatusResponse> {
+    return this.options.client.quick('ContainerStatus', (calls, signal) =>
+      calls.containerStatus({ containerId: runtimeId, verbose: true }, { signal }),
+    );
+  }
+
+  async ipOf(podSandboxId: string): Promise<string> {
+    const { status } = await this.options.client.quick('PodSandboxStatus', (calls, signal) =>
+      calls.podSandboxStatus({ podSandboxId }, { signal }),
+    );
+    return status?.network?.ip ?? '';
+  }
+
+  /** Takes in a container that was just started, without asking for all the others. What a look has seen since is newer. */
+  learn(at: Pick<Known, 'runtimeId' | 'sandboxId' | 'ip'>, answer: ContainerStatusResponse): ContainerStatus {
+    const before = this.known.get(at.runtimeId);
+    if (before !== undefined) return before.status;
+    const known = this.toKnown(at, answer, ContainerState.CONTAINER_RUNNING);
+    this.learned.add(at.runtimeId);
+    this.known.set(at.runtimeId, known);
+    this.tell(undefined, known.status);
+    return known.status;
+  }
+
+  /** Asks whether a container has ended, without asking for all the others. @returns Undefined when it is gone: a look tells of that. */
+  async refresh(known: Known): Promise<Known | undefined> {
+    const { runtimeId } = known;
+    let answer: ContainerStatusResponse;
+    try {
+      answer = await this.options.client.quick('ContainerStatus', (calls, signal) =>
+        calls.containerStatus({ containerId: runtimeId }, { signal }),
+      );
+    } catch (reason) {
+      if (errorKindOf(reason) === 'notFound') return undefined;
+      throw reason;
+    }
+    const before = this.known.get(runtimeId);
+    if (before === undefined || before.status.phase === 'exited') return before; // a look was quicker
+    if (answer.status?.state !== ContainerState.CONTAINER_EXITED) return before;
+    const now = this.toKnown(known, answer, ContainerState.CONTAINER_EXITED);
+    this.known.set(runtimeId, now);
+    this.tell(before.status, now.status);
+    return now;
+  }
+
+  /** A container that had ended was removed by us: nobody is told. */
+  drop({ runtimeId }: Known): void {
+    this.known.delete(runtimeId);
+    this.dropped.add(runtimeId);
+  }
+
   events(signal: StopSignal): AsyncIterable<ContainerEvent> {
     const queue: PushQueue<ContainerEvent> = new PushQueue<ContainerEvent>({
       limit: EVENT_LIMIT,
@@ -121,13 +178,19 @@ export class Inventory {
 
   private async lookNow(): Promise<void> {
     const { client, owner } = this.options;
+    this.learned.clear();
+    this.dropped.clear();
     const { containers } = await client.quick('ListContainers', (calls, signal) =>
       calls.listContainers({ filter: { labelSelector: ownedBy(owner) } }, { signal }),
     );
     const ours = containers.filter(({ labels, state }) => isOwned(labels, owner) && state !== ContainerState.CONTAINER_CREATED);
     const looked = await Promise.all(ours.map((container) => this.lookAt(container)));
     const before = this.known;
-    this.known = new Map(looked.filter((each) => each !== undefined).map((each) => [each.runtimeId, each]));
+    const there = looked.filter((each) => each !== undefined && !this.dropped.has(each.runtimeId)) as readonly Known[];
+    this.known = new Map(there.map((each) => [each.runtimeId, laterOf(before.get(each.runtimeId), each)]));
+    for (const [runtimeId, known] of before) {
+      if (this.learned.has(runtimeId) && !this.known.has(runtimeId)) this.known.set(runtimeId, known);
+    }
     for (const { runtimeId, status } of this.known.values()) this.tell(before.get(runtimeId)?.status, status);
     for (const [runtimeId, { status }] of before) if (!this.known.has(runtimeId)) this.tellRemoved(status);
   }
@@ -136,17 +199,12 @@ export class Inventory {
   private async lookAt(container: Container): Promise<Known | undefined> {
     const before = this.known.get(container.id);
     if (before?.state === container.state) return before;
-    const { client, bootedAtMs, log } = this.options;
+    const { log } = this.options;
+    const { id: runtimeId, podSandboxId: sandboxId, annotations } = container;
+    const hasAddress = fromAnnotations(annotations).hostNetwork !== true;
     try {
-      const [answer, ip] = await Promise.all([
-        client.quick('ContainerStatus', (calls, signal) =>
-          calls.containerStatus({ containerId: container.id, verbose: true }, { signal }),
-        ),
-        before?.ip ?? this.ipOf(container.podSandboxId),
-      ]);
-      const state = answer.status?.state ?? container.state;
-      const status = toStatus(answer, ip, bootedAtMs);
-      return { runtimeId: container.id, sandboxId: container.podSandboxId, state, ip, status };
+      const [answer, ip] = await Promise.all([this.statusOf(runtimeId), before?.ip ?? (hasAddress ? this.ipOf(sandboxId) : '')]);
+      return this.toKnown({ runtimeId, sandboxId, ip }, answer, container.state);
     } catch (reason) {
       if (errorKindOf(reason) === 'unavailable') throw reason;
       if (errorKindOf(reason) === 'notFound') return undefined; // removed meanwhile
@@ -155,11 +213,14 @@ export class Inventory {
     }
   }
 
-  private async ipOf(podSandboxId: string): Promise<string> {
-    const { status } = await this.options.client.quick('PodSandboxStatus', (calls, signal) =>
-      calls.podSandboxStatus({ podSandboxId }, { signal }),
-    );
-    return status?.network?.ip ?? '';
+  private toKnown(
+    { runtimeId, sandboxId, ip }: Pick<Known, 'runtimeId' | 'sandboxId' | 'ip'>,
+    answer: ContainerStatusResponse,
+    listed: ContainerState,
+  ): Known {
+    const status = toStatus(answer, ip, this.options.bootedAtMs);
+    const memory = fromAnnotations(answer.status?.annotations ?? {});
+    return { runtimeId, sandboxId, ip, state: answer.status?.state ?? listed, status, memory };
   }
 
   private tell(before: ContainerStatus | undefined, now: ContainerStatus): void {
@@ -170,7 +231,7 @@ export class Inventory {
   /** Somebody else took it away while it ran. */
   private tellRemoved(last: ContainerStatus): void {
     if (last.phase === 'exited') return;
-    const { pid: _, ...rest } = last;
+    const { pid: _pid, ip: _ip, ...rest } = last;
     const finishedAtMs = Math.max(last.startedAtMs, this.options.wallTime());
     this.pushExit({ ...rest, phase: 'exited', finishedAtMs, exitCode: -1, reason: exitReason(-1) });
   }
@@ -183,6 +244,11 @@ export class Inventory {
   private push(event: ContainerEvent): void {
     for (const queue of [...this.listeners]) queue.push(event);
   }
+}
+
+/** A look may have read its list before the end of a container that is known by now. */
+function laterOf(known: Known | undefined, looked: Known): Known {
+  return known?.status.phase === 'exited' ? known : looked;
 }
 
 /** A container that ended before anybody saw it run has run all the same. */

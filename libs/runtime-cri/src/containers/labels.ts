@@ -16,10 +16,14 @@ export const LABELS = {
 /** What we need again and no runtime gives back otherwise. */
 const MEMORY = 'io.cloudless.memory';
 
-/** What a container remembers of its request. */
+/** What a container remembers of its request. What older versions did not write is absent. */
 export interface Memory {
   readonly labels: Readonly<Record<string, string>>;
   readonly ports: readonly PortRequest[];
+  /** With whom it shares empty directories; absent when it has none. */
+  readonly group?: string;
+  /** It is in the network of the machine. */
+  readonly hostNetwork?: true;
 }
 
 /** Selects what is ours, and nothing else: part of every list. */
@@ -46,17 +50,33 @@ export function containerIdOf(labels: Readonly<Record<string, string>>): Contain
   return (labels[LABELS.containerId] ?? '') as ContainerId;
 }
 
+/** Whose empty directories a container shares. */
+export function groupOf({ group, containerId }: Pick<ContainerRequest, 'group' | 'containerId'>): string {
+  return group ?? containerId;
+}
+
 /** Labels of a request may be longer than runtimes take labels, so they go into an annotation. */
-export function toAnnotations({ labels, ports }: ContainerRequest): Record<string, string> {
-  const memory: Memory = { labels, ports };
+export function toAnnotations(request: ContainerRequest): Record<string, string> {
+  const { labels, ports, network, volumes = [] } = request;
+  const memory: Memory = {
+    labels,
+    ports,
+    ...(volumes.some(({ source }) => source.kind === 'emptyDir') ? { group: groupOf(request) } : {}),
+    ...(network?.hostNetwork === true ? { hostNetwork: true } : {}),
+  };
   return { [MEMORY]: JSON.stringify(memory) };
 }
 
 /** What {@link toAnnotations} wrote; empty when somebody damaged it. */
 export function fromAnnotations(annotations: Readonly<Record<string, string>>): Memory {
   try {
-    const { labels, ports } = JSON.parse(annotations[MEMORY] ?? '{}') as Partial<Memory>;
-    return { labels: isTexts(labels) ? labels : {}, ports: Array.isArray(ports) ? ports.filter(isPort) : [] };
+    const { labels, ports, group, hostNetwork } = JSON.parse(annotations[MEMORY] ?? '{}') as Partial<Memory>;
+    return {
+      labels: isTexts(labels) ? labels : {},
+      ports: Array.isArray(ports) ? ports.filter(isPort) : [],
+      ...(typeof group === 'string' ? { group } : {}),
+      ...(hostNetwork === true ? { hostNetwork } : {}),
+    };
   } catch {
     return { labels: {}, ports: [] };
   }

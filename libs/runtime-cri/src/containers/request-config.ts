@@ -1,46 +1,29 @@
-import { create, type MessageInitShape } from '@bufbuild/protobuf';
+import { create } from '@bufbuild/protobuf';
 import { CloudlessError } from '@cloudless/base';
 import type { ContainerRequest } from '@cloudless/runtime';
 import {
   ContainerConfigSchema,
-  type LinuxContainerResourcesSchema,
-  NamespaceMode,
   PodSandboxConfigSchema,
-  SecurityProfile_ProfileType,
   type ContainerConfig,
   type PodSandboxConfig,
 } from '../gen/runtime/v1/api_pb.js';
+import { checkMountPaths, type PlannedMount } from '../volumes/mount-paths.js';
+import { checkCapabilitiesOf } from './config/needed-capabilities.js';
+import { checkNetwork, toSandboxNetwork } from './config/network.js';
+import { toResources, type KernelLimits } from './config/resources.js';
+import { checkSecurity, toContainerSecurity, toSandboxSecurity } from './config/security.js';
 import { ownedAs, toAnnotations, type Owner } from './labels.js';
 
 /** The log file of a container, below its log directory. */
 export const LOG_FILE = '0.log';
-const CPU_PERIOD_USEC = 100_000;
-/** Shares of one whole CPU, as cgroup v1 counts; runtimes convert for v2. */
-const SHARES_PER_CPU = 1024;
-/** Fewer shares, and less quota, the kernel does not take. */
-const MIN_SHARES = 2;
-const MIN_QUOTA_USEC = 1_000;
-/** What a process of a container must not read or write below /proc and /sys; as Docker and Kubernetes have it. */
-const MASKED_PATHS = [
-  '/proc/asound',
-  '/proc/acpi',
-  '/proc/kcore',
-  '/proc/keys',
-  '/proc/latency_stats',
-  '/proc/timer_list',
-  '/proc/timer_stats',
-  '/proc/sched_debug',
-  '/proc/scsi',
-  '/sys/firmware',
-  '/sys/devices/virtual/powercap',
-];
-const READONLY_PATHS = ['/proc/bus', '/proc/fs', '/proc/irq', '/proc/sys', '/proc/sysrq-trigger'];
-/** Own network for the sandbox, own processes for the container. */
-const NAMESPACES = { network: NamespaceMode.POD, pid: NamespaceMode.CONTAINER, ipc: NamespaceMode.POD };
-const SECCOMP = { profileType: SecurityProfile_ProfileType.RuntimeDefault };
 
-/** @throws kind `invalid` or `unimplemented`, naming the field. */
-export function checkRequest({ containerId, image, lease, workingDir }: ContainerRequest): void {
+/**
+ * What can be seen of a request without a look at the machine.
+ * @param capabilities - What this node has.
+ * @throws kind `invalid` or `unimplemented`, naming the field.
+ */
+export function checkRequest(request: ContainerRequest, capabilities: readonly string[]): void {
+  const { containerId, image, lease, workingDir, limits } = request;
   if (!/^[0-9a-f]{64}$/.test(containerId)) throw new CloudlessError('invalid', 'containerId: must be 64 hex digits');
   if (image === undefined || image === '') {
     throw new CloudlessError('invalid', 'image: a container needs one; a plain command needs a node with the process runtime');
@@ -49,6 +32,13 @@ export function checkRequest({ containerId, image, lease, workingDir }: Containe
   if (workingDir !== undefined && !workingDir.startsWith('/')) {
     throw new CloudlessError('invalid', 'workingDir: must be an absolute path');
   }
+  if (limits.pids !== undefined && !(Number.isInteger(limits.pids) && limits.pids >= 1)) {
+    throw new CloudlessError('invalid', 'limits.pids: must be 1 or more');
+  }
+  checkSecurity(request);
+  checkNetwork(request);
+  checkMountPaths(request.volumes ?? []);
+  checkCapabilitiesOf(request, capabilities);
 }
 
 /** No container runtime ends a container by itself when its caller is silent. */
@@ -64,54 +54,44 @@ export function toSandboxConfig(request: ContainerRequest, owner: Owner, logDire
   const { containerId } = request;
   return create(PodSandboxConfigSchema, {
     metadata: { name: containerId, uid: containerId, namespace: `cloudless-${owner.cluster}-${owner.node}` },
-    hostname: containerId.slice(0, 12),
+    ...toSandboxNetwork(request),
     logDirectory,
     labels: ownedAs(owner, containerId),
-    linux: { securityContext: { namespaceOptions: NAMESPACES, seccomp: SECCOMP } },
+    linux: { securityContext: toSandboxSecurity(request) },
   });
 }
 
-/** The container of a request. @param canLimitSwap - Whether the kernel can keep it from swapping. */
-export function toContainerConfig(request: ContainerRequest, owner: Owner, canLimitSwap: boolean): ContainerConfig {
-  const { containerId, image = '', command, args, env, workingDir = '', limits } = request;
+/** What a container gets beside what its request says. */
+export interface ContainerSurroundings {
+  /** How the runtime calls the image. */
+  readonly imageRef: string;
+  readonly mounts: readonly PlannedMount[];
+  /** Processes and threads at most; undefined: no limit. */
+  readonly pids: number | undefined;
+  readonly kernel: KernelLimits;
+}
+
+/** The container of a request. */
+export function toContainerConfig(
+  request: ContainerRequest,
+  owner: Owner,
+  { imageRef, mounts, pids, kernel }: ContainerSurroundings,
+): ContainerConfig {
+  const { containerId, command, args, env, workingDir = '' } = request;
   return create(ContainerConfigSchema, {
     metadata: { name: 'main' },
-    image: { image },
+    image: { image: imageRef },
     command: [...command],
     args: [...args],
     workingDir,
     envs: Object.entries(env).map(([key, value]) => ({ key, value: new TextEncoder().encode(value) })),
+    mounts: [...mounts],
     labels: ownedAs(owner, containerId),
     annotations: toAnnotations(request),
     logPath: LOG_FILE,
     linux: {
-      resources: toResources(limits, canLimitSwap),
-      securityContext: {
-        namespaceOptions: NAMESPACES,
-        seccomp: SECCOMP,
-        maskedPaths: MASKED_PATHS,
-        readonlyPaths: READONLY_PATHS,
-      },
+      resources: toResources(request, pids, kernel),
+      securityContext: toContainerSecurity(request),
     },
   });
-}
-
-function toResources(
-  { cpuMillis, memoryBytes }: ContainerRequest['limits'],
-  canLimitSwap: boolean,
-): MessageInitShape<typeof LinuxContainerResourcesSchema> {
-  return {
-    ...(cpuMillis === undefined ? {} : toCpu(cpuMillis)),
-    ...(memoryBytes === undefined ? {} : { memoryLimitInBytes: BigInt(memoryBytes) }),
-    // Memory and swap together: as much as memory alone.
-    ...(memoryBytes === undefined || !canLimitSwap ? {} : { memorySwapLimitInBytes: BigInt(memoryBytes) }),
-  };
-}
-
-function toCpu(cpuMillis: number): { readonly cpuPeriod: bigint; readonly cpuQuota: bigint; readonly cpuShares: bigint } {
-  return {
-    cpuPeriod: BigInt(CPU_PERIOD_USEC),
-    cpuQuota: BigInt(Math.max(MIN_QUOTA_USEC, Math.round((cpuMillis * CPU_PERIOD_USEC) / 1_000))),
-    cpuShares: BigInt(Math.max(MIN_SHARES, Math.round((cpuMillis * SHARES_PER_CPU) / 1_000))),
-  };
 }

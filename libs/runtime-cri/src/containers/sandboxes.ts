@@ -1,7 +1,7 @@
 import { rm } from 'node:fs/promises';
 import { errorKindOf, type ContainerId } from '@cloudless/base';
 import type { CriClient } from '../client/cri-client.js';
-import type { PodSandbox } from '../gen/runtime/v1/api_pb.js';
+import { ContainerState, type Container, type PodSandbox } from '../gen/runtime/v1/api_pb.js';
 import { containerIdOf, isOwned, ownedAs, ownedBy, type Owner } from './labels.js';
 
 /** Our sandboxes, and the end of them with all that is in them. */
@@ -17,11 +17,36 @@ export class Sandboxes {
     return this.list(ownedBy(this.owner));
   }
 
+  /** Every container of ours, in whatever state, and those of which only the sandbox is there. */
+  async containerIds(): Promise<readonly ContainerId[]> {
+    const all = [...(await this.all()), ...(await this.listContainers(ownedBy(this.owner)))];
+    return [...new Set(all.map(({ labels }) => containerIdOf(labels)))];
+  }
+
+  /** Every container of ours that nobody started, or that the runtime has lost. */
+  async unfinished(): Promise<readonly Container[]> {
+    const unfinished = [ContainerState.CONTAINER_CREATED, ContainerState.CONTAINER_UNKNOWN];
+    return (await this.listContainers(ownedBy(this.owner))).filter(({ state }) => unfinished.includes(state));
+  }
+
+  /** Ends a container that the runtime has lost; it is then an ended one. */
+  async endLost(id: string): Promise<void> {
+    await this.client.slow('StopContainer', (calls, signal) => calls.stopContainer({ containerId: id, timeout: 0n }, { signal }));
+  }
+
   /** Removes the sandbox of a container with everything in it, and its logs. Unknown is no error. */
   async removeAllOf(containerId: ContainerId): Promise<void> {
-    const sandboxes = await this.list(ownedAs(this.owner, containerId));
-    for (const { id, labels } of sandboxes) if (containerIdOf(labels) === containerId) await this.remove(id);
+    const sandboxes = (await this.list(ownedAs(this.owner, containerId))).filter(
+      ({ labels }) => containerIdOf(labels) === containerId,
+    );
+    for (const { id } of sandboxes) await this.remove(id);
+    if (sandboxes.length === 0) await this.removeContainersOf(containerId); // somebody took the sandbox away
     await rm(this.logDirectoryOf(containerId), { recursive: true, force: true });
+  }
+
+  /** Ends the network of a sandbox whose container has ended, so that its ports of the machine are free. The container stays. */
+  async endNetwork(podSandboxId: string): Promise<void> {
+    await this.client.slow('StopPodSandbox', (calls, signal) => calls.stopPodSandbox({ podSandboxId }, { signal }));
   }
 
   private async list(labelSelector: Record<string, string>): Promise<readonly PodSandbox[]> {
@@ -31,10 +56,24 @@ export class Sandboxes {
     return items.filter(({ labels }) => isOwned(labels, this.owner));
   }
 
+  private async listContainers(labelSelector: Record<string, string>): Promise<readonly Container[]> {
+    const { containers } = await this.client.quick('ListContainers', (calls, signal) =>
+      calls.listContainers({ filter: { labelSelector } }, { signal }),
+    );
+    return containers.filter(({ labels }) => isOwned(labels, this.owner));
+  }
+
+  private async removeContainersOf(containerId: ContainerId): Promise<void> {
+    for (const { id, labels } of await this.listContainers(ownedAs(this.owner, containerId))) {
+      if (containerIdOf(labels) !== containerId) continue;
+      await this.client.slow('RemoveContainer', (calls, signal) => calls.removeContainer({ containerId: id }, { signal }));
+    }
+  }
+
   /** Stops the network first, as the interface wants it; removal then takes the containers along. */
   private async remove(podSandboxId: string): Promise<void> {
     try {
-      await this.client.slow('StopPodSandbox', (calls, signal) => calls.stopPodSandbox({ podSandboxId }, { signal }));
+      await this.endNetwork(podSandboxId);
       await this.client.slow('RemovePodSandbox', (calls, signal) => calls.removePodSandbox({ podSandboxId }, { signal }));
     } catch (reason) {
       if (errorKindOf(reason) !== 'notFound') throw reason;

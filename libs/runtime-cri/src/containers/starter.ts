@@ -1,21 +1,22 @@
-import {
-  CloudlessError,
-  errorFields,
-  errorKindOf,
-  errorMessageOf,
-  type ContainerId,
-  type ErrorKind,
-  type Log,
-} from '@cloudless/base';
+import { stat } from 'node:fs/promises';
+import { CloudlessError, errorFields, errorKindOf, type ContainerId, type Log } from '@cloudless/base';
 import type { ContainerRequest, ContainerStatus } from '@cloudless/runtime';
 import type { CriClient } from '../client/cri-client.js';
 import type { PodSandboxConfig } from '../gen/runtime/v1/api_pb.js';
+import { isUnified, PidsLimit } from '../system/pids-limit.js';
 import { canLimitSwap } from '../system/swap-limits.js';
+import type { GroupVolumes } from '../volumes/group-volumes.js';
+import type { PlannedMount } from '../volumes/mount-paths.js';
+import type { KernelLimits } from './config/resources.js';
+import { asksForUser, checkImageUser } from './config/security.js';
+import { claimHostPorts } from './host-ports.js';
 import type { Images } from './images.js';
 import type { Inventory } from './inventory.js';
-import type { Owner } from './labels.js';
+import { groupOf, type Owner } from './labels.js';
 import { checkRequest, toContainerConfig, toSandboxConfig } from './request-config.js';
 import type { Sandboxes } from './sandboxes.js';
+import { IdInUseError, isNameTaken, startFailure } from './start-failure.js';
+import { pidOf } from './to-status.js';
 
 /** Needs of a {@link Starter}. */
 export interface StarterOptions {
@@ -23,14 +24,26 @@ export interface StarterOptions {
   readonly inventory: Inventory;
   readonly sandboxes: Sandboxes;
   readonly images: Images;
+  readonly volumes: GroupVolumes;
   readonly owner: Owner;
+  readonly capabilities: () => readonly string[];
+  /** Processes and threads of a container whose request sets no limit. */
+  readonly maxPids: number;
   readonly logDirectoryOf: (containerId: ContainerId) => string;
   readonly log: Log;
 }
 
+/** What is there before a sandbox is made. */
+interface Prepared {
+  readonly imageRef: string;
+  readonly mounts: readonly PlannedMount[];
+}
+
 /** Starts containers, one sandbox each; what fails leaves no trace. */
 export class Starter {
-  private readonly starting = new Set<ContainerId>();
+  private readonly starting = new Map<ContainerId, ContainerRequest>();
+  private readonly kernel: KernelLimits = { swap: canLimitSwap(), unifiedPids: isUnified() };
+  private readonly pidsLimit = new PidsLimit();
 
   constructor(private readonly options: StarterOptions) {}
 
@@ -40,69 +53,143 @@ export class Starter {
   }
 
   async start(request: ContainerRequest): Promise<ContainerStatus> {
-    checkRequest(request);
+    const { capabilities, volumes } = this.options;
+    checkRequest(request, capabilities());
     const { containerId } = request;
-    if (this.starting.has(containerId)) throw inUse(containerId);
-    this.starting.add(containerId);
+    if (this.starting.has(containerId)) throw new IdInUseError(containerId);
+    this.starting.set(containerId, request);
+    const letGo = volumes.hold(groupOf(request));
     try {
-      const { inventory, images, sandboxes } = this.options;
-      await inventory.look();
-      if (inventory.find(containerId) !== undefined) throw inUse(containerId);
-      const [image] = await Promise.all([
-        images.ensure(request.image ?? ''),
-        sandboxes.removeAllOf(containerId), // of an earlier try that nobody saw the end of
-      ]);
-      return await this.make(request, image);
+      if (await this.isHere(containerId)) throw new IdInUseError(containerId);
+      const prepared = await this.prepare(request);
+      return await this.make(request, prepared);
+    } catch (reason) {
+      letGo();
+      if (errorKindOf(reason) !== 'unavailable') await this.releaseVolumes(request);
+      throw startFailure(reason);
     } finally {
+      letGo();
+      this.options.images.release(containerId);
       this.starting.delete(containerId);
     }
   }
 
-  private async make(request: ContainerRequest, image: string): Promise<ContainerStatus> {
-    const { client, owner, sandboxes, log, logDirectoryOf } = this.options;
+  /** Only what seems to be here is asked for: ids are new, and the runtime too refuses a second sandbox of one name. */
+  private async isHere(containerId: ContainerId): Promise<boolean> {
+    const { inventory } = this.options;
+    if (inventory.find(containerId) === undefined) return false;
+    await inventory.look();
+    return inventory.find(containerId) !== undefined;
+  }
+
+  /** All that may be refused without a sandbox. */
+  private async prepare(request: ContainerRequest): Promise<Prepared> {
+    const { images, inventory, sandboxes, volumes } = this.options;
+    const { seccomp } = request.security ?? {};
+    if (seccomp?.kind === 'localhost') await this.checkProfile(seccomp.reference);
+    const imageRef = await images.resolve(request);
+    if (asksForUser(request)) await this.checkUser(request, imageRef);
+    const starting = [...this.starting.values()];
+    const before = starting.slice(0, starting.indexOf(request)); // of two for one port the first gets it
+    await claimHostPorts(request, { known: inventory.all(), starting: before }, sandboxes);
+    return { imageRef, mounts: await volumes.mountsFor(request) };
+  }
+
+  private async checkProfile(file: string): Promise<void> {
+    const found = await stat(file).catch(() => undefined);
+    if (found?.isFile() === true) return;
+    throw new CloudlessError('precondition', `security.seccomp: the profile ${file} is not on this node`);
+  }
+
+  private async checkUser({ image = '' }: ContainerRequest, imageRef: string): Promise<void> {
+    const answer = await this.options.client.image('ImageStatus', (calls, signal) =>
+      calls.imageStatus({ image: { image: imageRef } }, { signal }),
+    );
+    checkImageUser(image, answer.image ?? {});
+  }
+
+  private async make(request: ContainerRequest, prepared: Prepared): Promise<ContainerStatus> {
+    const { owner, sandboxes, log, logDirectoryOf } = this.options;
     const { containerId } = request;
-    const sandboxConfig = toSandboxConfig(request, owner, logDirectoryOf(containerId));
+    const config = toSandboxConfig(request, owner, logDirectoryOf(containerId));
     try {
-      const { podSandboxId } = await client.slow('RunPodSandbox', (calls, signal) =>
-        calls.runPodSandbox({ config: sandboxConfig }, { signal }),
-      );
-      return await this.run({ ...request, image }, podSandboxId, sandboxConfig);
+      const podSandboxId = await this.runSandbox(request, config);
+      return await this.run(request, prepared, { podSandboxId, config });
     } catch (reason) {
+      if (reason instanceof IdInUseError) throw reason;
       await sandboxes.removeAllOf(containerId).catch((failure: unknown) => {
         log.warn('failed start left a sandbox for the sweep', { containerId, ...errorFields(failure) });
       });
-      throw startFailure(reason);
+      throw reason;
     }
   }
 
-  private async run(request: ContainerRequest, podSandboxId: string, sandboxConfig: PodSandboxConfig): Promise<ContainerStatus> {
-    const { client, owner, inventory } = this.options;
-    const config = toContainerConfig(request, owner, canLimitSwap());
-    const { containerId } = await client.slow('CreateContainer', (calls, signal) =>
-      calls.createContainer({ podSandboxId, config, sandboxConfig }, { signal }),
-    );
-    await client.slow('StartContainer', (calls, signal) => calls.startContainer({ containerId }, { signal }));
-    return (await inventory.lookFor(request.containerId)).status;
+  /** One of this name may be left of an earlier try that nobody saw the end of: it makes way. */
+  private async runSandbox({ containerId, security }: ContainerRequest, config: PodSandboxConfig): Promise<string> {
+    const { client, inventory, sandboxes } = this.options;
+    const runtimeHandler = security?.runtimeClass ?? '';
+    const run = async (): Promise<string> =>
+      (await client.slow('RunPodSandbox', (calls, signal) => calls.runPodSandbox({ config, runtimeHandler }, { signal })))
+        .podSandboxId;
+    try {
+      return await run();
+    } catch (reason) {
+      if (!isNameTaken(reason)) throw reason;
+      await inventory.look();
+      if (inventory.find(containerId) !== undefined) throw new IdInUseError(containerId);
+      await sandboxes.removeAllOf(containerId);
+    }
+    return run();
   }
-}
 
-function inUse(containerId: ContainerId): CloudlessError {
-  return new CloudlessError('exists', `containerId: ${containerId} is in use`);
-}
+  private async run(
+    request: ContainerRequest,
+    { imageRef, mounts }: Prepared,
+    sandbox: { readonly podSandboxId: string; readonly config: PodSandboxConfig },
+  ): Promise<ContainerStatus> {
+    const { client, owner, inventory } = this.options;
+    const { podSandboxId, config: sandboxConfig } = sandbox;
+    const pids = this.pidsOf(request);
+    const config = toContainerConfig(request, owner, { imageRef, mounts, pids, kernel: this.kernel });
+    const [{ containerId: runtimeId }, ip] = await Promise.all([
+      client.slow('CreateContainer', (calls, signal) =>
+        calls.createContainer({ podSandboxId, config, sandboxConfig }, { signal }),
+      ),
+      request.network?.hostNetwork === true ? '' : inventory.ipOf(podSandboxId),
+    ]);
+    await this.startLimited(runtimeId, pids);
+    const answer = await inventory.statusOf(runtimeId);
+    const pid = pidOf(answer.info);
+    if (pid !== undefined && pids !== undefined) await this.holdPids(pid, pids, request);
+    return inventory.learn({ runtimeId, sandboxId: podSandboxId, ip }, answer);
+  }
 
-/** What a runtime's text says that its code does not. */
-const MEANINGS: readonly { readonly kind: ErrorKind; readonly text: RegExp }[] = [
-  { kind: 'exhausted', text: /no space left on device|cannot allocate memory|too many open files|no IP addresses available/i },
-  {
-    kind: 'invalid',
-    text: /executable file not found|no command specified|exec format error|exec: .*(?:no such file or directory|permission denied|is a directory|not a directory)/i,
-  },
-];
+  private async startLimited(containerId: string, pids: number | undefined): Promise<void> {
+    const { client, inventory } = this.options;
+    const undo =
+      pids === undefined || this.kernel.unifiedPids
+        ? async () => undefined
+        : await this.pidsLimit.prepare((await inventory.statusOf(containerId)).info, pids);
+    try {
+      await client.slow('StartContainer', (calls, signal) => calls.startContainer({ containerId }, { signal }));
+    } catch (reason) {
+      await undo();
+      throw reason;
+    }
+  }
 
-/** A failed start as the port has it. */
-export function startFailure(reason: unknown): unknown {
-  if (errorKindOf(reason) === 'unavailable') return reason;
-  const message = errorMessageOf(reason);
-  const meaning = MEANINGS.find(({ text }) => text.test(message));
-  return meaning === undefined ? reason : new CloudlessError(meaning.kind, message, { cause: reason });
+  private async holdPids(pid: number, pids: number, { limits }: ContainerRequest): Promise<void> {
+    if ((await this.pidsLimit.hold(pid, pids)) || limits.pids === undefined) return;
+    throw new CloudlessError('precondition', 'limits.pids: the runtime gave the container no control group of its own');
+  }
+
+  private pidsOf({ limits }: ContainerRequest): number | undefined {
+    const { capabilities, maxPids } = this.options;
+    return limits.pids ?? (capabilities().includes('limits.pids') ? maxPids : undefined);
+  }
+
+  private async releaseVolumes(request: ContainerRequest): Promise<void> {
+    const hasEmpty = (request.volumes ?? []).some(({ source }) => source.kind === 'emptyDir');
+    if (hasEmpty) await this.options.volumes.release(groupOf(request));
+  }
 }

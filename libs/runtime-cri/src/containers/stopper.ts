@@ -11,6 +11,12 @@ interface Stopping {
   readonly fail: (reason: unknown) => void;
 }
 
+/** A container, by our id and by that of the runtime. */
+interface Target {
+  readonly containerId: ContainerId;
+  readonly runtimeId: string;
+}
+
 /**
  * Stops containers: SIGTERM by the runtime, SIGKILL when the shortest grace that anybody asked for is over. The graces are
  * kept here, as the interface knows whole seconds only.
@@ -25,11 +31,11 @@ export class Stopper {
   ) {}
 
   async stop(containerId: ContainerId, graceMs: number): Promise<ContainerStatus> {
-    const { status, runtimeId } = await this.inventory.lookFor(containerId);
+    const { status, runtimeId } = this.inventory.find(containerId) ?? (await this.inventory.lookFor(containerId));
     if (status.phase === 'exited') return status;
     const ended = this.inventory.ended(containerId);
     const stopping = this.stopping.get(containerId) ?? this.begin(containerId, runtimeId, graceMs);
-    this.hasten(stopping, runtimeId, graceMs);
+    this.hasten(stopping, { containerId, runtimeId }, graceMs);
     try {
       return await Promise.race([ended.promise, stopping.failed]);
     } finally {
@@ -45,30 +51,32 @@ export class Stopper {
     failed.catch(() => undefined);
     const stopping: Stopping = { killAt: Number.POSITIVE_INFINITY, timer: undefined, failed, fail };
     this.stopping.set(containerId, stopping);
-    if (graceMs > 0) void this.ask(stopping, runtimeId, Math.ceil(graceMs / 1_000) + 1, graceMs);
+    if (graceMs > 0) void this.ask(stopping, { containerId, runtimeId }, Math.ceil(graceMs / 1_000) + 1, graceMs);
     return stopping;
   }
 
-  private hasten(stopping: Stopping, runtimeId: string, graceMs: number): void {
+  private hasten(stopping: Stopping, target: Target, graceMs: number): void {
     const killAt = this.clock.now() + Math.max(0, graceMs);
     if (killAt >= stopping.killAt) return;
     stopping.killAt = killAt;
     stopping.timer?.cancel();
-    stopping.timer = this.clock.setTimer(Math.max(0, graceMs), () => void this.ask(stopping, runtimeId, 0, 0));
+    stopping.timer = this.clock.setTimer(Math.max(0, graceMs), () => void this.ask(stopping, target, 0, 0));
   }
 
-  private async ask(stopping: Stopping, containerId: string, seconds: number, waitsMs: number): Promise<void> {
+  private async ask(stopping: Stopping, { containerId, runtimeId }: Target, seconds: number, waitsMs: number): Promise<void> {
     try {
       await this.client
         .slow(
           'StopContainer',
-          (calls, signal) => calls.stopContainer({ containerId, timeout: BigInt(seconds) }, { signal }),
+          (calls, signal) => calls.stopContainer({ containerId: runtimeId, timeout: BigInt(seconds) }, { signal }),
           waitsMs,
         )
         .catch((reason: unknown) => {
           if (errorKindOf(reason) !== 'notFound') throw reason;
         });
-      await this.inventory.look();
+      const known = this.inventory.find(containerId);
+      const now = known === undefined ? undefined : await this.inventory.refresh(known);
+      if (now?.status.phase !== 'exited') await this.inventory.look();
     } catch (reason) {
       stopping.fail(reason);
     }

@@ -1,6 +1,7 @@
 import { readdir, rm, stat } from 'node:fs/promises';
 import path from 'node:path';
 import { errorFields, type ContainerId, type Log } from '@cloudless/base';
+import { ContainerState, type Container, type PodSandbox } from '../gen/runtime/v1/api_pb.js';
 import type { Inventory } from './inventory.js';
 import { containerIdOf } from './labels.js';
 import type { Sandboxes } from './sandboxes.js';
@@ -20,23 +21,46 @@ export interface SweepOptions {
   readonly nowMs: number;
 }
 
-/** Removes what an agent that was killed left half made: our sandboxes without a container, and logs without a sandbox. */
+/**
+ * Removes what an agent that was killed, or a call that failed half-way, has left: our sandboxes in any state without a
+ * container that was started, such containers without a sandbox, and logs of neither. Ends what the runtime has lost.
+ */
 export async function sweep(options: SweepOptions): Promise<void> {
-  const { inventory, sandboxes, isStarting, log, orphanAgeMs, nowMs } = options;
-  const before = await sandboxes.all();
-  await inventory.look(); // after the sandboxes: a container that is missing now was not there when they were listed
-  for (const { labels, createdAt } of before) {
-    const containerId = containerIdOf(labels);
-    const isYoung = nowMs - Number(createdAt / NANOS_PER_MS) < orphanAgeMs;
-    if (isYoung || isStarting(containerId) || inventory.find(containerId) !== undefined) continue;
-    try {
-      await sandboxes.removeAllOf(containerId);
-      log.info('sandbox without a container removed', { containerId });
-    } catch (reason) {
-      log.warn('sandbox without a container not removed', { containerId, ...errorFields(reason) });
-    }
-  }
+  const { inventory, sandboxes } = options;
+  const before = [...(await sandboxes.all()), ...(await sandboxes.unfinished())];
+  await endLost(options, before);
+  await inventory.look(); // after the lists: a container that is missing now was not there when they were made
+  const orphans = new Set(before.filter((each) => isOrphan(each, options)).map(({ labels }) => containerIdOf(labels)));
+  for (const containerId of orphans) await removeOrphan(containerId, options);
   await sweepLogs(options, new Set(before.map(({ labels }) => containerIdOf(labels))));
+}
+
+function isOrphan({ labels, createdAt }: PodSandbox | Container, options: SweepOptions): boolean {
+  const { inventory, isStarting, orphanAgeMs, nowMs } = options;
+  const containerId = containerIdOf(labels);
+  const isYoung = nowMs - Number(createdAt / NANOS_PER_MS) < orphanAgeMs;
+  return !isYoung && !isStarting(containerId) && inventory.find(containerId) === undefined;
+}
+
+async function removeOrphan(containerId: ContainerId, { sandboxes, log }: SweepOptions): Promise<void> {
+  try {
+    await sandboxes.removeAllOf(containerId);
+    log.info('remains of a container that was never started removed', { containerId });
+  } catch (reason) {
+    log.warn('remains of a container that was never started not removed', { containerId, ...errorFields(reason) });
+  }
+}
+
+/** A container that its runtime cannot tell the state of says so for ever: its end makes it one that has ended. */
+async function endLost({ sandboxes, log }: SweepOptions, found: readonly (PodSandbox | Container)[]): Promise<void> {
+  for (const each of found) {
+    if (!('podSandboxId' in each) || each.state !== ContainerState.CONTAINER_UNKNOWN) continue;
+    const containerId = containerIdOf(each.labels);
+    log.warn('container that its runtime has lost is ended', { containerId });
+    await sandboxes.endLost(each.id).catch((reason: unknown) => {
+      log.warn('container that its runtime has lost not ended', { containerId, ...errorFields(reason) });
+    });
+  }
 }
 
 async function sweepLogs(

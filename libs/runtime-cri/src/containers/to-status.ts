@@ -3,6 +3,8 @@ import { ContainerState, type ContainerStatusResponse } from '../gen/runtime/v1/
 import { containerIdOf, fromAnnotations } from './labels.js';
 
 const NANOS_PER_MS = 1_000_000n;
+/** In the network of the machine; all that reaches workloads is on the machine itself so far. */
+const LOOPBACK = '127.0.0.1';
 /** Signals as people know them, by number on Linux. */
 const SIGNALS = new Map([
   [1, 'SIGHUP'],
@@ -24,18 +26,20 @@ const SIGNALS = new Map([
 /** What we say of a container, from what the runtime says of it. */
 export function toStatus(answer: ContainerStatusResponse, ip: string, bootedAtMs: number): ContainerStatus {
   const status = answer.status;
-  const { labels, ports } = fromAnnotations(status?.annotations ?? {});
+  const { labels, ports, hostNetwork = false } = fromAnnotations(status?.annotations ?? {});
   // Runtimes note the start when it has happened; by then the process may have written lines and even ended.
   const startedAtMs = toMs(status?.createdAt ?? 0n);
-  const common = {
+  const common: Omit<ContainerStatus, 'phase'> = {
     containerId: containerIdOf(status?.labels ?? {}),
     labels,
     startedAtMs,
-    endpoints: ports.map(({ name, port }): ContainerEndpoint => ({ portName: name, ip, port })),
+    ownCgroup: true,
+    ...(hostNetwork ? {} : { ownNetwork: true }),
+    endpoints: ports.map(({ name, port }): ContainerEndpoint => ({ portName: name, ip: hostNetwork ? LOOPBACK : ip, port })),
   };
   if (status?.state !== ContainerState.CONTAINER_EXITED) {
     const pid = pidOf(answer.info);
-    return { ...common, phase: 'running', ...(pid === undefined ? {} : { pid }) };
+    return { ...common, phase: 'running', ...(pid === undefined ? {} : { pid }), ...(ip === '' ? {} : { ip }) };
   }
   const { reason, exitCode } = status;
   return {

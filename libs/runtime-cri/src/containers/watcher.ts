@@ -1,6 +1,6 @@
 import { CloudlessError, errorFields, errorKindOf, type Clock, type Log, type Timer } from '@cloudless/base';
 import type { CriClient } from '../client/cri-client.js';
-import type { Inventory } from './inventory.js';
+import type { Inventory, Known } from './inventory.js';
 import { isThere } from '../system/host-processes.js';
 
 /** How often the main processes are looked at: a system call each. */
@@ -9,6 +9,8 @@ const GLANCE_MS = 50;
 const RELIST_MS = 1_000;
 /** A runtime needs this many glances at most to notice the end of a process; after that the slow lists must do. */
 const NOTICE_GLANCES = 60;
+/** When more have ended than this, one list of all is less work than to ask for each. */
+const ASKED_ONE_BY_ONE = 8;
 
 /**
  * Keeps an inventory fresh while somebody waits for what happens. Three sources only say "look now": events of runtimes
@@ -49,15 +51,27 @@ export class Watcher {
 
   private async glance(): Promise<void> {
     if (!this.inventory.isWatched) return this.close();
-    if (this.someProcessEnded() || this.clock.now() - this.lookedAt >= RELIST_MS) await this.look();
+    const ended = this.endedProcesses();
+    if (ended.length > ASKED_ONE_BY_ONE || this.clock.now() - this.lookedAt >= RELIST_MS) await this.look();
+    else await this.orFail(this.askFor(ended));
     if (this.timer !== undefined) this.schedule();
   }
 
   private async look(): Promise<void> {
     this.lookedAt = this.clock.now();
     this.openStream(); // it ended when the runtime was away
+    await this.orFail(this.inventory.look());
+  }
+
+  private async askFor(ended: readonly Known[]): Promise<void> {
+    const now = await Promise.all(ended.map((known) => this.inventory.refresh(known)));
+    if (now.includes(undefined)) await this.inventory.look(); // somebody else removed it
+  }
+
+  /** Who waits hears that the runtime cannot be asked. */
+  private async orFail(asked: Promise<unknown>): Promise<void> {
     try {
-      await this.inventory.look();
+      await asked;
     } catch (reason) {
       if (errorKindOf(reason) !== 'unavailable') this.log.warn('containers not listed', errorFields(reason));
       this.inventory.fail(
@@ -68,16 +82,17 @@ export class Watcher {
     }
   }
 
-  private someProcessEnded(): boolean {
-    let ended = false;
+  private endedProcesses(): readonly Known[] {
+    const ended: Known[] = [];
     const running = new Set<number>();
-    for (const { status } of this.inventory.all()) {
+    for (const known of this.inventory.all()) {
+      const { status } = known;
       if (status.pid === undefined) continue;
       running.add(status.pid);
       if (isThere(status.pid)) continue;
       const missed = (this.missedGlances.get(status.pid) ?? 0) + 1;
       this.missedGlances.set(status.pid, missed);
-      ended ||= missed <= NOTICE_GLANCES;
+      if (missed <= NOTICE_GLANCES) ended.push(known);
     }
     for (const pid of this.missedGlances.keys()) if (!running.has(pid)) this.missedGlances.delete(pid);
     return ended;

@@ -23,8 +23,8 @@ export function isThere(pid: number): boolean {
  * @returns Undefined when it is gone, or has ended and waits for its parent.
  * @see proc_pid_stat(5): fields 3 `state`, 4 `ppid`, 6 `session`, 22 `starttime`
  */
-export function readProcess(pid: number): HostProcess | undefined {
-  const text = readProc(pid, 'stat');
+export function readProcess(pid: number, proc = '/proc'): HostProcess | undefined {
+  const text = readProc(pid, 'stat', proc);
   if (text === undefined) return undefined;
   const fields = text.slice(text.lastIndexOf(')') + 2).split(' '); // the name before may hold spaces and brackets
   const [state, parentPid, , sessionId] = fields;
@@ -64,9 +64,9 @@ export function signalProcess({ pid, startToken }: HostProcess, signal: 'SIGTERM
   }
 }
 
-function readProc(pid: number, file: string): string | undefined {
+function readProc(pid: number, file: string, proc = '/proc'): string | undefined {
   try {
-    return readFileSync(`/proc/${pid}/${file}`, 'utf8');
+    return readFileSync(`${proc}/${pid}/${file}`, 'utf8');
   } catch {
     return undefined;
   }

@@ -10,6 +10,7 @@ import {
   ContainerState,
   type ContainerStatusSchema,
   ImageService,
+  type ImageSchema,
   PodSandboxSchema,
   RuntimeService,
   type Container,
@@ -42,6 +43,17 @@ export class FakeCriServer {
   readonly sandboxes = new Map<string, { readonly config: PodSandboxConfig; readonly createdAt: bigint }>();
   readonly containers = new Map<string, FakeContainer>();
   readonly images = new Set<string>();
+  /** What it tells of itself. */
+  readonly conditions = new Map(
+    ['RuntimeReady', 'NetworkReady'].map((type) => [type, { type, status: true, reason: '', message: '' }]),
+  );
+  config: object = { containerd: { runtimes: { runc: {} } } };
+  /** Who the image of this name runs as. */
+  readonly imageUsers = new Map<string, Pick<MessageInitShape<typeof ImageSchema>, 'uid' | 'username'>>();
+  /** Runtime handlers asked for, in order. */
+  readonly handlers: string[] = [];
+  /** The status of a container is given when this resolves, by the fake's id. */
+  readonly statusGiven = new Map<string, Promise<void>>();
   /** Names of all calls, in order. */
   readonly calls: string[] = [];
   /** Put in place of the calls of the fake, by name. */
@@ -60,6 +72,11 @@ export class FakeCriServer {
       session.once('close', () => this.sessions.delete(session));
     });
     await new Promise<void>((resolve) => server.listen(this.socketPath, resolve));
+  }
+
+  /** Waits until no client has a connection. */
+  async left(): Promise<void> {
+    await Promise.all([...this.sessions].map((session) => new Promise((resolve) => session.once('close', resolve))));
   }
 
   /** Breaks all connections and listens no more. */
@@ -122,7 +139,16 @@ export class FakeCriServer {
 
   private imageCalls(): ImageCalls {
     return {
-      imageStatus: ({ image }) => (this.images.has(image?.image ?? '') ? { image: { id: `sha256:${image?.image}` } } : {}),
+      imageStatus: ({ image }) => {
+        const name = (image?.image ?? '').replace(/^sha256:/, '');
+        return this.images.has(name) ? { image: this.toImage(name) } : {};
+      },
+      listImages: () => ({ images: [...this.images].map((name) => this.toImage(name)) }),
+      removeImage: ({ image }) => {
+        this.images.delete((image?.image ?? '').replace(/^sha256:/, ''));
+        return {};
+      },
+      imageFsInfo: () => ({ imageFilesystems: [{ fsId: { mountpoint: this.home } }] }),
       pullImage: ({ image }) => {
         this.images.add(image?.image ?? '');
         return { imageRef: `sha256:${image?.image}` };
@@ -130,10 +156,21 @@ export class FakeCriServer {
     };
   }
 
+  private toImage(name: string): MessageInitShape<typeof ImageSchema> {
+    return { id: `sha256:${name}`, repoTags: [name], size: 10n, ...this.imageUsers.get(name) };
+  }
+
   private runtimeCalls(): Calls {
     return {
       version: () => ({ version: '0.1.0', runtimeName: 'fake', runtimeVersion: '1.0', runtimeApiVersion: 'v1' }),
-      runPodSandbox: ({ config }) => ({ podSandboxId: this.addSandbox(needed(config)) }),
+      status: () => ({ status: { conditions: [...this.conditions.values()] }, info: { config: JSON.stringify(this.config) } }),
+      runPodSandbox: ({ config, runtimeHandler }) => {
+        const name = needed(config?.metadata).name;
+        const taken = [...this.sandboxes].find(([, each]) => each.config.metadata?.name === name)?.[0];
+        if (taken !== undefined) throw new ConnectError(`sandbox name "${name}" is reserved for "${taken}"`, Code.Unknown);
+        this.handlers.push(runtimeHandler);
+        return { podSandboxId: this.addSandbox(needed(config)) };
+      },
       stopPodSandbox: () => ({}),
       removePodSandbox: ({ podSandboxId }) => {
         this.sandboxes.delete(podSandboxId);
@@ -154,7 +191,14 @@ export class FakeCriServer {
         if (timeout === 0n) this.exit(this.find(containerId), 137);
         return {};
       },
-      containerStatus: ({ containerId }) => toStatus(this.find(containerId)),
+      removeContainer: ({ containerId }) => {
+        this.containers.delete(containerId);
+        return {};
+      },
+      containerStatus: async ({ containerId }) => {
+        await this.statusGiven.get(containerId);
+        return toStatus(this.find(containerId));
+      },
       reopenContainerLog: ({ containerId }) => {
         this.writeLog(this.find(containerId), '');
         return {};
@@ -209,11 +253,20 @@ function toSandbox(
   id: string,
   { config, createdAt }: { readonly config: PodSandboxConfig; readonly createdAt: bigint },
 ): PodSandbox {
-  return create(PodSandboxSchema, { id, createdAt, labels: config.labels, annotations: config.annotations });
+  return create(PodSandboxSchema, {
+    id,
+    createdAt,
+    labels: config.labels,
+    annotations: config.annotations,
+    ...(config.metadata === undefined ? {} : { metadata: config.metadata }),
+  });
 }
 
-function toContainer({ id, podSandboxId, config, state }: FakeContainer): Container {
-  return create(ContainerSchema, { id, podSandboxId, state, labels: config.labels, annotations: config.annotations });
+function toContainer({ id, podSandboxId, config, state, createdAt }: FakeContainer): Container {
+  return create(ContainerSchema, {
+    ...{ id, podSandboxId, state, createdAt, labels: config.labels, annotations: config.annotations },
+    ...(config.image === undefined ? {} : { image: config.image }),
+  });
 }
 
 function toStatus({ id, config, pid, ...rest }: FakeContainer): {

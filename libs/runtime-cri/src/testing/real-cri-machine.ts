@@ -38,13 +38,17 @@ export async function openRealCriMachine(overrides: Partial<CriRuntimeOptions> =
     socketPath: SOCKET ?? '',
     owner: { cluster: `test-${mark}`, node: 'here' },
     logDirectory: path.join(home, 'logs'),
+    imageDirectory: path.join(home, 'images'),
     clock: realClock,
     log: silentLog,
     logFileBytes: 64 * 1024,
     logCheckMs: 20,
     ...overrides,
   };
-  let runtime = await openCriRuntime(options);
+  let runtime = await openCriRuntime(options).catch((reason: unknown) => {
+    rmSync(home, { recursive: true, force: true });
+    throw reason;
+  });
   const observer = await openCriRuntime({ ...options, logCheckMs: 3_600_000 });
   const children = (name: string): number => readProcesses().filter(({ pid }) => isChild(pid, `${mark}-${name}-`)).length;
   return {

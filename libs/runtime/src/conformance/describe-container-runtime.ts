@@ -6,6 +6,8 @@ import { describeExecStreams } from './exec-streams.js';
 import type { CurrentMachine, RuntimeHarness, RuntimeMachine } from './harness.js';
 import { describeLeases } from './leases.js';
 import { describeLifecycle } from './lifecycle.js';
+import { describeContainersOnly } from './containers-only.js';
+import { describePreparation } from './preparation.js';
 import { describeLogFollow } from './log-follow.js';
 import { describeLogs } from './logs.js';
 
@@ -25,6 +27,8 @@ export function describeContainerRuntime(name: string, harness: RuntimeHarness):
       return machine;
     };
     describeLifecycle(current, harness);
+    describePreparation(current);
+    describeContainersOnly(current);
     describeEvents(current);
     describeLogs(current);
     describeLogFollow(current, harness);

@@ -10,6 +10,7 @@ import type {
   ExecRequest,
   LogLine,
   LogRequest,
+  StartProgress,
 } from '../container-runtime.js';
 import { PushQueue } from '../push-queue.js';
 import { FakeMachine } from './fake-machine.js';
@@ -47,6 +48,7 @@ const DEFAULT_CAPABILITIES: readonly string[] = [
   'disconnect.exclusive',
   'exec.tty',
 ];
+const NEVER: StopSignal = new AbortController().signal;
 /** A reader of events or output further behind is cut off. */
 const QUEUE_LIMIT = 100_000;
 const OUTPUT_CHUNK_BYTES = 64 * 1024;
@@ -68,11 +70,18 @@ class InMemoryRuntime implements FakeRuntime {
     return this.machine.capabilities;
   }
 
-  async prepare(): Promise<void> {}
+  async prepare(request: ContainerRequest, progress: (step: StartProgress) => void, signal: StopSignal): Promise<void> {
+    this.assertOpen();
+    await this.machine.images.ensure(request, progress, signal);
+  }
 
   async start(request: ContainerRequest): Promise<ContainerStatus> {
     this.assertOpen();
     this.check(request);
+    if (request.image !== undefined) {
+      await this.machine.images.ensure({ image: request.image }, () => undefined, NEVER);
+      this.check(request); // another start may have had the same id
+    }
     return this.machine.start(request);
   }
 
@@ -197,6 +206,7 @@ class InMemoryRuntime implements FakeRuntime {
     this.needs(limits.cpuMillis !== undefined, 'limits.cpu', 'limits.cpuMillis');
     this.needs(limits.memoryBytes !== undefined, 'limits.memory', 'limits.memoryBytes');
     this.needs(request.lease !== undefined, 'disconnect.exclusive', 'lease');
+    for (const { asked, capability, field } of containerNeeds(request)) this.needs(asked, capability, field);
   }
 
   private needs(asked: boolean, capability: string, field: string): void {
@@ -221,4 +231,20 @@ class InMemoryRuntime implements FakeRuntime {
   private assertOpen(): void {
     if (this.closed) throw new CloudlessError('unavailable', 'the runtime was closed');
   }
+}
+
+const VOLUME_CAPABILITY = { emptyDir: 'volumes.emptydir', hostPath: 'volumes.hostpath', named: 'volumes.named' } as const;
+
+/** What a request asks for that only containers have. */
+function containerNeeds({ limits, ports, volumes = [], security, network }: ContainerRequest) {
+  return [
+    { asked: limits.pids !== undefined, capability: 'limits.pids', field: 'limits.pids' },
+    { asked: ports.some(({ hostPort }) => hostPort !== undefined), capability: 'ports.host', field: 'ports.hostPort' },
+    ...volumes.map(({ name, source }) => ({
+      ...{ asked: true, capability: VOLUME_CAPABILITY[source.kind], field: `volumes.${name}` },
+    })),
+    { asked: security !== undefined, capability: 'security.context', field: 'security' },
+    { asked: security?.privileged === true, capability: 'security.privileged', field: 'security.privileged' },
+    { asked: network?.hostNetwork === true, capability: 'network.host', field: 'network.hostNetwork' },
+  ];
 }

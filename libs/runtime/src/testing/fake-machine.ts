@@ -9,6 +9,7 @@ import type {
   LogStream,
 } from '../container-runtime.js';
 import { FakeContainer } from './fake-container.js';
+import { FakeImages } from './fake-images.js';
 import type { FakeProcessWorld } from './fake-process.js';
 
 /** What a test wants a command to have done. */
@@ -33,6 +34,8 @@ export class FakeMachine {
   private readonly livingChildren = new Set<string>();
   private readonly missing = new Set<string>();
   private readonly startFailures: CloudlessError[] = [];
+  /** What has to be pulled before it runs, how long that takes, and what fails; all others are there. */
+  readonly images: FakeImages;
   private starts = 0;
   private ports = 0;
   private execHandler: FakeExecHandler = () => undefined;
@@ -40,7 +43,9 @@ export class FakeMachine {
   constructor(
     readonly clock: Clock,
     readonly capabilities: readonly string[],
-  ) {}
+  ) {
+    this.images = new FakeImages(clock);
+  }
 
   /** How many containers were started so far. */
   get startCount(): number {

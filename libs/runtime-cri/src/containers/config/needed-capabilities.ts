@@ -1,0 +1,46 @@
+import { CloudlessError } from '@cloudless/base';
+import type { ContainerRequest } from '@cloudless/runtime';
+
+/** A part of a request that not every node can do. */
+interface Need {
+  readonly field: string;
+  readonly capability: string;
+  /** What the operator of the node may do about it. */
+  readonly remedy?: string;
+}
+
+/**
+ * Nothing that a runtime would pass over in silence is asked of it.
+ * @param capabilities - What this node has.
+ * @throws kind `unimplemented`, naming the field and the capability that is missing.
+ */
+export function checkCapabilitiesOf(request: ContainerRequest, capabilities: readonly string[]): void {
+  const missing = needsOf(request).find(({ capability }) => !capabilities.includes(capability));
+  if (missing === undefined) return;
+  const { field, capability, remedy = '' } = missing;
+  throw new CloudlessError('unimplemented', `${field}: this node lacks the capability ${capability}${remedy}`);
+}
+
+function needsOf({ limits, security = {}, volumes = [] }: ContainerRequest): readonly Need[] {
+  const { apparmor, selinux, privileged, runtimeClass } = security;
+  const hostPath = volumes.find(({ source }) => source.kind === 'hostPath');
+  return [
+    ...need(limits.cpuMillis !== undefined, 'limits.cpuMillis', 'limits.cpu'),
+    ...need(limits.memoryBytes !== undefined, 'limits.memoryBytes', 'limits.memory'),
+    ...need(limits.pids !== undefined, 'limits.pids', 'limits.pids'),
+    ...need(apparmor !== undefined, 'security.apparmor', 'security.apparmor'),
+    ...need(selinux !== undefined, 'security.selinux', 'security.selinux'),
+    ...need(privileged === true, 'security.privileged', 'security.privileged', ': its agent needs --allow-privileged'),
+    ...need(runtimeClass !== undefined, 'security.runtimeClass', `runtime-class.${runtimeClass}`),
+    ...need(
+      hostPath !== undefined,
+      `volumes.${hostPath?.name}`,
+      'volumes.hostpath',
+      ': its agent needs --allow-host-path and a directory',
+    ),
+  ];
+}
+
+function need(isAsked: boolean, field: string, capability: string, remedy?: string): readonly Need[] {
+  return isAsked ? [{ field, capability, ...(remedy === undefined ? {} : { remedy }) }] : [];
+}

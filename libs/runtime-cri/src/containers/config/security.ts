@@ -1,0 +1,155 @@
+import type { MessageInitShape } from '@bufbuild/protobuf';
+import { CloudlessError } from '@cloudless/base';
+import type { ContainerRequest, SecurityProfile, SecurityRequest } from '@cloudless/runtime';
+import {
+  SecurityProfile_ProfileType,
+  type CapabilitySchema,
+  type Image,
+  type LinuxContainerSecurityContextSchema,
+  type LinuxSandboxSecurityContextSchema,
+  type SecurityProfileSchema,
+} from '../../gen/runtime/v1/api_pb.js';
+import { namespacesOf } from './network.js';
+
+/** What a process of a container must not read or write below /proc and /sys; as Docker and Kubernetes have it. */
+const MASKED_PATHS = [
+  '/proc/asound',
+  '/proc/acpi',
+  '/proc/kcore',
+  '/proc/keys',
+  '/proc/latency_stats',
+  '/proc/timer_list',
+  '/proc/timer_stats',
+  '/proc/sched_debug',
+  '/proc/scsi',
+  '/sys/firmware',
+  '/sys/devices/virtual/powercap',
+];
+const READONLY_PATHS = ['/proc/bus', '/proc/fs', '/proc/irq', '/proc/sys', '/proc/sysrq-trigger'];
+/** What runtimes give by default and servers do not need: forging audit records, device files, raw packets. As Podman has it. */
+const DROPPED_BY_DEFAULT = ['AUDIT_WRITE', 'MKNOD', 'NET_RAW'];
+const ALL = 'ALL';
+/** The greatest user id but one: the greatest stands for none. */
+const MAX_ID = 4_294_967_294;
+
+const PROFILE_TYPES = {
+  runtimeDefault: SecurityProfile_ProfileType.RuntimeDefault,
+  unconfined: SecurityProfile_ProfileType.Unconfined,
+  localhost: SecurityProfile_ProfileType.Localhost,
+} as const;
+
+/** @throws kind `invalid`, naming the field, for what contradicts itself or would have no effect. */
+export function checkSecurity({ security = {} }: ContainerRequest): void {
+  const { runAsUser, runAsGroup, runAsNonRoot, seccomp } = security;
+  for (const [field, id] of Object.entries({ runAsUser, runAsGroup })) {
+    if (id !== undefined && !(Number.isInteger(id) && id >= 0 && id <= MAX_ID)) throw invalid(field, `must be 0 to ${MAX_ID}`);
+  }
+  if (runAsGroup !== undefined && runAsUser === undefined) throw invalid('runAsGroup', 'a group needs a user: set runAsUser');
+  if (runAsNonRoot === true && runAsUser === 0) throw invalid('runAsUser', '0 is root, which runAsNonRoot refuses');
+  if (seccomp?.kind === 'localhost' && !seccomp.reference.startsWith('/')) {
+    throw invalid('seccomp', 'must be the absolute path of a profile on this node');
+  }
+  checkCapabilities(security);
+  if (security.privileged === true) checkPrivileged(security);
+}
+
+/** Runtimes decide differently about what is in both lists; here nothing is. */
+function checkCapabilities({ capabilitiesAdd: add = [], capabilitiesDrop: drop = [] }: SecurityRequest): void {
+  for (const [field, names] of Object.entries({ capabilitiesAdd: add, capabilitiesDrop: drop })) {
+    const wrong = names.find((name) => !/^(?!CAP_)[A-Z][A-Z_]*$/.test(name));
+    if (wrong !== undefined) throw invalid(field, `${JSON.stringify(wrong)} is no capability such as NET_ADMIN, without CAP_`);
+  }
+  const both = add.find((name) => drop.includes(name));
+  if (both !== undefined) throw invalid('capabilitiesAdd', `${both} is both added and dropped`);
+  if (add.includes(ALL) && drop.length > 0)
+    throw invalid('capabilitiesAdd', 'ALL is added after what is dropped: nothing would be');
+}
+
+/** What runtimes leave out of a privileged container. */
+function checkPrivileged({ capabilitiesDrop = [], seccomp, apparmor, selinux }: SecurityRequest): void {
+  const without: readonly (readonly [string, boolean])[] = [
+    ['capabilitiesDrop', capabilitiesDrop.length > 0],
+    ['seccomp', seccomp !== undefined && seccomp.kind !== 'unconfined'],
+    ['apparmor', apparmor?.kind === 'runtimeDefault'],
+    ['selinux', selinux !== undefined],
+  ];
+  for (const [field, isAsked] of without) if (isAsked) throw invalid(field, 'has no effect in a privileged container');
+}
+
+/** Whether only the image says who its processes run as. */
+export function asksForUser({ security = {} }: ContainerRequest): boolean {
+  return security.runAsNonRoot === true && security.runAsUser === undefined;
+}
+
+/**
+ * Whether an image may run for a request that refuses root; as the kubelet decides (its `verifyRunAsNonRoot`).
+ * @throws kind `invalid` when it runs as root, or as a name whose number only its own files tell.
+ */
+export function checkImageUser(image: string, { uid, username = '' }: Partial<Pick<Image, 'uid' | 'username'>>): void {
+  if (uid !== undefined && uid.value !== 0n) return;
+  const isNamed = uid === undefined && username !== '';
+  const why = isNamed
+    ? `image ${image} runs as ${JSON.stringify(username)}, and a name does not tell that it is not root`
+    : `image ${image} runs as root`;
+  throw invalid('runAsNonRoot', `${why}: set runAsUser to a number above 0`);
+}
+
+/** The security context of the sandbox: of the process that holds it, and what it lets containers have. */
+export function toSandboxSecurity(request: ContainerRequest): MessageInitShape<typeof LinuxSandboxSecurityContextSchema> {
+  const { privileged = false, selinux } = request.security ?? {};
+  return {
+    namespaceOptions: namespacesOf(request),
+    privileged,
+    seccomp: { profileType: SecurityProfile_ProfileType.RuntimeDefault },
+    ...(selinux === undefined ? {} : { selinuxOptions: selinux }),
+  };
+}
+
+/** The security context of the container. What the request leaves open is as little as servers usually need. */
+export function toContainerSecurity(request: ContainerRequest): MessageInitShape<typeof LinuxContainerSecurityContextSchema> {
+  const { security = {} } = request;
+  const { privileged = false, runAsUser, runAsGroup, readOnlyRootFilesystem = false, selinux, apparmor } = security;
+  return {
+    namespaceOptions: namespacesOf(request),
+    privileged,
+    readonlyRootfs: readOnlyRootFilesystem,
+    noNewPrivs: security.noNewPrivileges ?? !privileged,
+    ...(runAsUser === undefined ? {} : { runAsUser: { value: BigInt(runAsUser) } }),
+    ...(runAsGroup === undefined ? {} : { runAsGroup: { value: BigInt(runAsGroup) } }),
+    ...(selinux === undefined ? {} : { selinuxOptions: selinux }),
+    ...(apparmor === undefined ? {} : { apparmor: toProfile(apparmor), apparmorProfile: toOldProfile(apparmor) }),
+    ...(privileged
+      ? { seccomp: toProfile({ kind: 'unconfined' }) }
+      : {
+          seccomp: toProfile(security.seccomp ?? { kind: 'runtimeDefault' }),
+          capabilities: toCapability(security),
+          maskedPaths: MASKED_PATHS,
+          readonlyPaths: READONLY_PATHS,
+        }),
+  };
+}
+
+/** Defaults, then what is dropped, then what is added; see {@link checkCapabilities} for what cannot come here. */
+function toCapability({
+  capabilitiesAdd: add = [],
+  capabilitiesDrop: drop = [],
+}: SecurityRequest): MessageInitShape<typeof CapabilitySchema> {
+  const addCapabilities = [...add];
+  if (add.includes(ALL)) return { addCapabilities };
+  const dropped = [...new Set([...DROPPED_BY_DEFAULT, ...drop])].filter((name) => !add.includes(name));
+  return { addCapabilities, dropCapabilities: dropped };
+}
+
+function toProfile(profile: SecurityProfile): MessageInitShape<typeof SecurityProfileSchema> {
+  const localhostRef = profile.kind === 'localhost' ? profile.reference : '';
+  return { profileType: PROFILE_TYPES[profile.kind], localhostRef };
+}
+
+function toOldProfile(profile: SecurityProfile): string {
+  if (profile.kind === 'localhost') return `localhost/${profile.reference}`;
+  return profile.kind === 'unconfined' ? 'unconfined' : 'runtime/default';
+}
+
+function invalid(field: string, message: string): CloudlessError {
+  return new CloudlessError('invalid', `security.${field}: ${message}`);
+}

@@ -1,0 +1,81 @@
+import { createSocket, type Socket } from 'node:dgram';
+import { createServer, type AddressInfo, type Server } from 'node:net';
+import { afterEach, describe, expect, it } from '@jest/globals';
+import { toContainerId } from '@cloudless/base';
+import type { ContainerRequest, PortRequest } from '@cloudless/runtime';
+import { aRequest } from '../testing/requests.js';
+import { claimHostPorts } from './host-ports.js';
+import type { Known } from './inventory.js';
+
+const OTHER = toContainerId('cd'.repeat(32));
+let taken: Server | Socket | undefined;
+afterEach(async () => {
+  await new Promise<void>((resolve) => (taken === undefined ? resolve() : void taken.close(() => resolve())));
+  taken = undefined;
+});
+
+/** Somebody listens at a port of the machine. */
+async function listening(protocol: PortRequest['protocol']): Promise<number> {
+  if (protocol === 'tcp') {
+    const server = (taken = createServer());
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+    return (server.address() as AddressInfo).port;
+  }
+  const socket = (taken = createSocket('udp4'));
+  await new Promise<void>((resolve) => socket.bind(0, '127.0.0.1', resolve));
+  return socket.address().port;
+}
+
+const wants = (hostPort: number, protocol: PortRequest['protocol'] = 'tcp'): ContainerRequest =>
+  aRequest({ ports: [{ name: 'http', port: 80, protocol, hostPort }] });
+const known = (request: ContainerRequest, phase: 'running' | 'exited'): Known =>
+  ({
+    sandboxId: 'sandbox-1',
+    status: { containerId: OTHER, phase },
+    memory: { ports: request.ports, ...(request.network?.hostNetwork === true ? { hostNetwork: true } : {}) },
+  }) as unknown as Known;
+
+/** Claims, and gives the sandboxes whose network was ended. */
+async function claim(
+  request: ContainerRequest,
+  others: Partial<Parameters<typeof claimHostPorts>[1]> = {},
+): Promise<readonly string[]> {
+  const ended: string[] = [];
+  const sandboxes = { endNetwork: async (id: string) => void ended.push(id) };
+  await claimHostPorts(request, { known: [], starting: [], ...others }, sandboxes);
+  return ended;
+}
+
+describe('ports of the machine', () => {
+  it.each(['tcp', 'udp'] as const)('%s: one that another program has is not taken from it', async (protocol) => {
+    const port = await listening(protocol);
+    await expect(claim(wants(port, protocol))).rejects.toMatchObject({
+      kind: 'exhausted',
+      message: `host port ${port}/${protocol} of this node is in use by another program`,
+    });
+    await claim(wants(port, protocol === 'tcp' ? 'udp' : 'tcp'));
+    const hostNetwork = aRequest({ network: { hostNetwork: true }, ports: [{ name: 'p', port, protocol }] });
+    await expect(claim(hostNetwork)).rejects.toMatchObject({ kind: 'exhausted' });
+  });
+
+  it('one that another container has, or is about to get, is named with it', async () => {
+    const message = `host port 8080/tcp of this node is taken by container ${OTHER}`;
+    const other = { ...wants(8080), containerId: OTHER };
+    await expect(claim(wants(8080), { known: [known(other, 'running')] })).rejects.toMatchObject({ kind: 'exhausted', message });
+    await expect(claim(wants(8080), { starting: [other] })).rejects.toMatchObject({ kind: 'exhausted', message });
+    const host = aRequest({ network: { hostNetwork: true }, ports: [{ name: 'p', port: 8080, protocol: 'tcp' }] });
+    await expect(claim(wants(8080), { known: [known(host, 'running')] })).rejects.toMatchObject({ kind: 'exhausted' });
+  });
+
+  it('one that still leads to a container that has ended is freed', async () => {
+    const port = await listening('tcp');
+    await new Promise<void>((resolve) => void taken?.close(() => resolve()));
+    taken = undefined;
+    expect(await claim(wants(port), { known: [known(wants(port), 'exited'), known(wants(9), 'exited')] })).toEqual(['sandbox-1']);
+  });
+
+  it('a container without any claims nothing', async () => {
+    const port = await listening('tcp');
+    await claim(aRequest({ ports: [{ name: 'http', port, protocol: 'tcp' }] }));
+  });
+});

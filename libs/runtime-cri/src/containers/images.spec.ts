@@ -1,0 +1,237 @@
+import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
+import { StoppedError, type ContainerId } from '@cloudless/base';
+import { ManualClock } from '@cloudless/base/testing';
+import type { ContainerRequest, PullPolicy, StartProgress } from '@cloudless/runtime';
+import { Code, ConnectError } from '@connectrpc/connect';
+import { CriClient } from '../client/cri-client.js';
+import { FakeCriServer } from '../testing/fake-cri-server.js';
+import { until } from '../testing/real-cri-machine.js';
+import { realClock } from '../testing/system.js';
+import { Images } from './images.js';
+
+const NGINX = 'nginx:alpine';
+const never = new AbortController().signal;
+let server: FakeCriServer;
+let client: CriClient;
+let clock: ManualClock;
+let images: Images;
+/** What the fake's registry does. */
+let registry: (signal: AbortSignal) => Promise<void>;
+/** How long the fake takes to say whether an image is there. */
+let answering: () => Promise<void>;
+
+beforeEach(async () => {
+  server = new FakeCriServer();
+  registry = async () => undefined;
+  server.imageOverrides.pullImage = async ({ image }, { signal }) => {
+    await registry(signal);
+    server.images.add(image?.image ?? '');
+    return { imageRef: `sha256:${image?.image}` };
+  };
+  answering = async () => undefined;
+  server.imageOverrides.imageStatus = async ({ image }) => {
+    const name = (image?.image ?? '').replace(/^sha256:/, '');
+    const answer = server.images.has(name) ? { image: { id: `sha256:${name}`, size: 10n } } : {};
+    await answering();
+    return answer;
+  };
+  await server.listen();
+  client = new CriClient({ socketPath: server.socketPath, clock: realClock });
+  clock = new ManualClock();
+  images = new Images({ client, clock, record: async () => async () => undefined });
+});
+afterEach(async () => {
+  client.close();
+  await server.dispose();
+});
+
+function requestOf(digit: string, imagePull?: PullPolicy): ContainerRequest {
+  const containerId = digit.repeat(64) as ContainerId;
+  const rest = { labels: {}, command: [], args: [], env: {}, ports: [], limits: {} };
+  return { containerId, image: NGINX, ...rest, ...(imagePull === undefined ? {} : { imagePull }) };
+}
+
+async function prepare(request: ContainerRequest, signal: AbortSignal = never): Promise<readonly StartProgress[]> {
+  const steps: StartProgress[] = [];
+  await images.prepare(request, (step) => steps.push(step), signal);
+  return steps;
+}
+
+const pulls = (): number => server.calls.filter((name) => name === 'pullImage').length;
+/** The registry answers only when told to. */
+function gate(): { readonly open: () => void; readonly gone: Promise<void> } {
+  let open = (): void => undefined;
+  const opened = new Promise<void>((resolve) => (open = resolve));
+  const gone = new Promise<void>((resolve) => {
+    registry = (signal) => {
+      signal.addEventListener('abort', () => resolve());
+      return opened;
+    };
+  });
+  return { open, gone };
+}
+const away = async (): Promise<void> => {
+  throw new ConnectError('failed to resolve reference: dial tcp 127.0.0.1:5000: connection refused', Code.Unknown);
+};
+
+describe('an image that is to be there', () => {
+  it('is not pulled when it is, and nothing is told', async () => {
+    server.images.add(NGINX);
+    expect(await prepare(requestOf('a'))).toEqual([]);
+    expect(pulls()).toBe(0);
+  });
+
+  it('is pulled once for all who ask at the same time, and each is told', async () => {
+    const { open } = gate();
+    const all = ['a', 'b', 'c'].map((digit) => prepare(requestOf(digit)));
+    await until(() => pulls() === 1);
+    const late = prepare(requestOf('d'));
+    open();
+    const told = [
+      { kind: 'pulling', image: NGINX },
+      { kind: 'pulled', image: NGINX, tookMs: 0, sizeBytes: 10 },
+    ];
+    expect(await Promise.all([...all, late])).toEqual([told, told, told, told]);
+    expect(pulls()).toBe(1);
+  });
+
+  it('is waited for as long as it takes, which is told', async () => {
+    const { open } = gate();
+    const preparing = prepare(requestOf('a'));
+    await until(() => pulls() === 1);
+    await clock.advance(1_234);
+    open();
+    expect(await preparing).toMatchObject([{ kind: 'pulling' }, { kind: 'pulled', tookMs: 1_234 }]);
+  });
+
+  it('goes on being pulled for the others when one has gone, and is not when all have', async () => {
+    const first = new AbortController();
+    const second = new AbortController();
+    const { open, gone } = gate();
+    const [leaves, stays] = [prepare(requestOf('a'), first.signal), prepare(requestOf('b'))];
+    await until(() => pulls() === 1);
+    first.abort();
+    await expect(leaves).rejects.toBeInstanceOf(StoppedError);
+    open();
+    expect(await stays).toHaveLength(2);
+    server.images.clear();
+    const again = gate();
+    const only = prepare(requestOf('c'), second.signal);
+    await until(() => pulls() === 2);
+    second.abort();
+    await expect(only).rejects.toBeInstanceOf(StoppedError);
+    await again.gone; // the runtime was told
+    await expect(gone).resolves.toBeUndefined();
+  });
+
+  it('is not even looked for when nobody waits any more', async () => {
+    await expect(prepare(requestOf('a'), AbortSignal.abort())).rejects.toBeInstanceOf(StoppedError);
+    expect(server.calls).toEqual([]);
+  });
+});
+
+describe('policies', () => {
+  it('never: what is not there is refused without asking the registry', async () => {
+    await expect(prepare(requestOf('a', 'never'))).rejects.toMatchObject({
+      kind: 'precondition',
+      message: 'image nginx:alpine is not on this node, and image_pull.policy is NEVER',
+    });
+    server.images.add(NGINX);
+    expect(await prepare(requestOf('a', 'never'))).toEqual([]);
+    expect(pulls()).toBe(0);
+  });
+
+  it("always: the registry is asked though the image is there; its own words when it is away, and nobody else's start", async () => {
+    server.images.add(NGINX);
+    expect(await prepare(requestOf('a', 'always'))).toMatchObject([{ kind: 'pulling' }, { kind: 'pulled' }]);
+    const steps: StartProgress[] = [];
+    registry = away;
+    const message =
+      'image nginx:alpine cannot be pulled: failed to resolve reference: dial tcp 127.0.0.1:5000: connection refused';
+    await expect(images.prepare(requestOf('b', 'always'), (step) => steps.push(step), never)).rejects.toMatchObject({
+      kind: 'precondition',
+      message,
+    });
+    expect(steps).toEqual([
+      { kind: 'pulling', image: NGINX },
+      { kind: 'pullFailed', image: NGINX, tookMs: 0, reason: message },
+    ]);
+    const { open } = gate();
+    const waits = prepare(requestOf('c', 'always'));
+    await until(() => pulls() === 3);
+    expect(await prepare(requestOf('d'))).toEqual([]);
+    open();
+    await waits;
+  });
+});
+
+describe('a start', () => {
+  it('takes what was prepared for it, without asking anybody', async () => {
+    await prepare(requestOf('a', 'always'));
+    registry = away;
+    const asked = server.calls.length;
+    expect(await images.resolve(requestOf('a', 'always'))).toBe(`sha256:${NGINX}`);
+    expect(server.calls).toHaveLength(asked);
+  });
+
+  it('fetches what was not prepared, or for another image', async () => {
+    await prepare({ ...requestOf('a'), image: 'other:1' });
+    expect(await images.resolve(requestOf('a'))).toBe(`sha256:${NGINX}`);
+    expect(await images.resolve(requestOf('b'))).toBe(`sha256:${NGINX}`);
+    expect(pulls()).toBe(2);
+  });
+
+  it('holds its image until the container is there; one that never comes, for 10 minutes', async () => {
+    await prepare(requestOf('a'));
+    await images.resolve(requestOf('a'));
+    await prepare({ ...requestOf('b'), image: 'other:1' });
+    expect([...images.heldIds()]).toEqual([`sha256:${NGINX}`, 'sha256:other:1']);
+    await clock.advance(600_001);
+    expect([...images.heldIds()]).toEqual([`sha256:${NGINX}`]);
+    images.release(requestOf('a').containerId);
+    expect(images.heldIds().size).toBe(0);
+  });
+});
+
+describe('removing an image', () => {
+  const ID = `sha256:${NGINX}`;
+  const remove = async (): Promise<void> => void server.images.delete(NGINX);
+
+  it('is not done while it is held, nor soon after it was wanted', async () => {
+    await prepare(requestOf('a'));
+    await clock.advance(200_000);
+    expect(await images.removeIdle(ID, 120_000, remove)).toBe(false);
+    images.release(requestOf('a').containerId);
+    await prepare(requestOf('b'));
+    images.release(requestOf('b').containerId);
+    expect(await images.removeIdle(ID, 120_000, remove)).toBe(false);
+    await clock.advance(120_000);
+    expect(await images.removeIdle(ID, 120_000, remove)).toBe(true);
+    expect(images.idleMs().has(ID)).toBe(false);
+  });
+
+  it('lets nobody find it meanwhile: who asks waits, and pulls it', async () => {
+    server.images.add(NGINX);
+    let removed = (): void => undefined;
+    const told = new Promise<void>((resolve) => (removed = resolve));
+    const removing = images.removeIdle(ID, 0, () => told.then(remove));
+    const asking = prepare(requestOf('a'));
+    await client.version(); // by the same connection: what was asked before it has arrived
+    expect(server.calls).toEqual(['version']);
+    removed();
+    expect(await removing).toBe(true);
+    expect(await asking).toHaveLength(2);
+  });
+
+  it('makes an answer that was under way worthless', async () => {
+    server.images.add(NGINX);
+    let answer = (): void => undefined;
+    const held = new Promise<void>((resolve) => (answer = resolve));
+    answering = () => held;
+    const asking = prepare(requestOf('a'));
+    await until(() => server.calls.includes('imageStatus'));
+    expect(await images.removeIdle(ID, 0, remove)).toBe(true);
+    answer();
+    expect(await asking).toMatchObject([{ kind: 'pulling' }, { kind: 'pulled' }]);
+  });
+});

@@ -1,0 +1,291 @@
+import { describe, expect, it } from '@jest/globals';
+import fc from 'fast-check';
+import type { ContainerRequest, SecurityProfile } from '@cloudless/runtime';
+import {
+  NamespaceMode,
+  Protocol,
+  SecurityProfile_ProfileType,
+  type ContainerConfig,
+  type PodSandboxConfig,
+  type SecurityProfile as CriProfile,
+} from '../gen/runtime/v1/api_pb.js';
+import { aRequest, arbRequest, EVERYTHING } from '../testing/requests.js';
+import { checkImageUser } from './config/security.js';
+import { fromAnnotations } from './labels.js';
+import { checkRequest, toContainerConfig, toSandboxConfig } from './request-config.js';
+
+const owner = { cluster: 'c1', node: 'n1' };
+const kernel = { swap: true, unifiedPids: true };
+const sandbox = (request: ContainerRequest): PodSandboxConfig => toSandboxConfig(request, owner, '/logs');
+const container = (request: ContainerRequest, pids: number | undefined = request.limits.pids): ContainerConfig =>
+  toContainerConfig(request, owner, { imageRef: 'sha256:1', mounts: [], pids, kernel });
+const securityOf = (
+  security: ContainerRequest['security'],
+): NonNullable<NonNullable<ContainerConfig['linux']>['securityContext']> =>
+  container(aRequest(security === undefined ? {} : { security })).linux!.securityContext!;
+
+describe('privileges', () => {
+  it('are as few as servers need when nothing is said', () => {
+    expect(securityOf(undefined)).toMatchObject({
+      privileged: false,
+      noNewPrivs: true,
+      readonlyRootfs: false,
+      capabilities: { addCapabilities: [], dropCapabilities: ['AUDIT_WRITE', 'MKNOD', 'NET_RAW'] },
+      seccomp: { profileType: SecurityProfile_ProfileType.RuntimeDefault },
+      maskedPaths: expect.arrayContaining(['/proc/kcore']),
+      readonlyPaths: expect.arrayContaining(['/proc/sys']),
+    });
+    const { runAsUser, apparmor, selinuxOptions } = securityOf(undefined);
+    expect([runAsUser, apparmor, selinuxOptions]).toEqual([undefined, undefined, undefined]);
+  });
+
+  it.each([
+    { security: { capabilitiesAdd: ['NET_RAW'] }, add: ['NET_RAW'], drop: ['AUDIT_WRITE', 'MKNOD'] },
+    { security: { capabilitiesDrop: ['CHOWN', 'MKNOD'] }, add: [], drop: ['AUDIT_WRITE', 'MKNOD', 'NET_RAW', 'CHOWN'] },
+    {
+      security: { capabilitiesAdd: ['CHOWN'], capabilitiesDrop: ['ALL'] },
+      add: ['CHOWN'],
+      drop: ['AUDIT_WRITE', 'MKNOD', 'NET_RAW', 'ALL'],
+    },
+    { security: { capabilitiesAdd: ['ALL'] }, add: ['ALL'], drop: [] },
+  ])('defaults, then what is dropped, then what is added: $security', ({ security, add, drop }) => {
+    expect(securityOf(security).capabilities).toMatchObject({ addCapabilities: add, dropCapabilities: drop });
+  });
+
+  it('AppArmor is told in both ways that runtimes know, SELinux to sandbox and container', () => {
+    const selinux = { user: 'u', role: 'r', type: 't', level: 's0:c1,c2' };
+    const request = aRequest({ security: { apparmor: { kind: 'localhost', reference: 'web' }, selinux } });
+    expect(container(request).linux?.securityContext).toMatchObject({
+      apparmor: { profileType: SecurityProfile_ProfileType.Localhost, localhostRef: 'web' },
+      apparmorProfile: 'localhost/web',
+      selinuxOptions: selinux,
+    });
+    expect(sandbox(request).linux?.securityContext?.selinuxOptions).toMatchObject(selinux);
+  });
+
+  it('a privileged container has nothing hidden, and a sandbox that lets it', () => {
+    expect(securityOf({ privileged: true })).toMatchObject({
+      ...{ privileged: true, noNewPrivs: false, maskedPaths: [], readonlyPaths: [] },
+      seccomp: { profileType: SecurityProfile_ProfileType.Unconfined },
+    });
+    expect(securityOf({ privileged: true }).capabilities).toBeUndefined();
+    expect(sandbox(aRequest({ security: { privileged: true } })).linux?.securityContext?.privileged).toBe(true);
+  });
+});
+
+describe('a request that refuses root', () => {
+  it.each([
+    { user: { uid: { value: 1000n } }, says: undefined },
+    { user: { uid: { value: 0n } }, says: 'image web:1 runs as root' },
+    { user: {}, says: 'image web:1 runs as root' },
+    { user: { username: 'app' }, says: 'image web:1 runs as "app", and a name does not tell that it is not root' },
+  ])('$user: $says', ({ user, says }) => {
+    const check = (): void => checkImageUser('web:1', user as never);
+    if (says === undefined) expect(check).not.toThrow();
+    else expect(check).toThrow(`security.runAsNonRoot: ${says}: set runAsUser to a number above 0`);
+  });
+});
+
+describe('resources', () => {
+  it.each([
+    { requests: { cpuMillis: 500 }, limits: { cpuMillis: 2_000 }, gives: { cpuShares: 512n, cpuQuota: 200_000n } },
+    { requests: { cpuMillis: 0 }, limits: {}, gives: { cpuShares: 2n, cpuQuota: 0n } },
+    { requests: {}, limits: { cpuMillis: 1 }, gives: { cpuShares: 0n, cpuQuota: 1_000n } },
+    { requests: { cpuMillis: 1_000_000 }, limits: {}, gives: { cpuShares: 262_144n } },
+    { requests: {}, limits: { memoryBytes: 4096 }, gives: { memoryLimitInBytes: 4096n, memorySwapLimitInBytes: 4096n } },
+    { requests: {}, limits: { pids: 70 }, gives: { unified: { 'pids.max': '70' } } },
+    { requests: {}, limits: { pids: 7 }, gives: { unified: { 'pids.max': '32' } } },
+  ])('$requests $limits', ({ requests, limits, gives }) => {
+    expect(container(aRequest({ requests, limits })).linux?.resources).toMatchObject(gives);
+  });
+
+  it('what the kernel cannot do is not asked for', () => {
+    const resources = toContainerConfig(aRequest({ limits: { memoryBytes: 4096 } }), owner, {
+      ...{ imageRef: 'x', mounts: [], pids: 9, kernel: { swap: false, unifiedPids: false } },
+    }).linux?.resources;
+    expect(resources).toMatchObject({ memoryLimitInBytes: 4096n, memorySwapLimitInBytes: 0n, unified: {} });
+  });
+});
+
+describe('what is refused', () => {
+  const hostPath = { name: 'v', mountPath: '/v', readOnly: true, source: { kind: 'hostPath', path: '/srv' } } as const;
+  const tcp = { name: 'http', port: 80, protocol: 'tcp' } as const;
+  it.each([
+    { parts: { containerId: 'ab' as never }, kind: 'invalid', says: 'containerId: must be 64 hex digits' },
+    { parts: { image: '' }, kind: 'invalid', says: 'image: a container needs one' },
+    { parts: { workingDir: 'srv' }, kind: 'invalid', says: 'workingDir: must be an absolute path' },
+    { parts: { limits: { pids: 0 } }, kind: 'invalid', says: 'limits.pids: must be 1 or more' },
+    { parts: { lease: { leaseMs: 1, graceMs: 1 } }, kind: 'unimplemented', says: 'lease: this node lacks the capability' },
+    { parts: { security: { runAsGroup: 5 } }, kind: 'invalid', says: 'security.runAsGroup: a group needs a user' },
+    { parts: { security: { runAsUser: -1 } }, kind: 'invalid', says: 'security.runAsUser: must be 0 to' },
+    { parts: { security: { runAsUser: 0, runAsNonRoot: true } }, kind: 'invalid', says: 'security.runAsUser: 0 is root' },
+    {
+      parts: { security: { capabilitiesAdd: ['CAP_KILL'] } },
+      kind: 'invalid',
+      says: 'security.capabilitiesAdd: "CAP_KILL" is no capability such as NET_ADMIN',
+    },
+    {
+      parts: { security: { capabilitiesAdd: ['KILL'], capabilitiesDrop: ['KILL'] } },
+      kind: 'invalid',
+      says: 'KILL is both added and dropped',
+    },
+    {
+      parts: { security: { capabilitiesAdd: ['ALL'], capabilitiesDrop: ['KILL'] } },
+      kind: 'invalid',
+      says: 'ALL is added after',
+    },
+    {
+      parts: { security: { seccomp: { kind: 'localhost', reference: 'web.json' } } },
+      kind: 'invalid',
+      says: 'security.seccomp: must be the absolute path',
+    },
+    {
+      parts: { security: { privileged: true, capabilitiesDrop: ['KILL'] } },
+      kind: 'invalid',
+      says: 'security.capabilitiesDrop: has no effect in a privileged container',
+    },
+    {
+      parts: { network: { hostNetwork: true, hostname: 'a' } },
+      kind: 'invalid',
+      says: 'network.hostname: in the network of the',
+    },
+    { parts: { network: { hostname: 'a b' } }, kind: 'invalid', says: 'network.hostname: "a b" is no DNS label' },
+    { parts: { network: { dnsServers: ['one'] } }, kind: 'invalid', says: 'network.dnsServers: "one" is no IP address' },
+    {
+      parts: { network: { hostNetwork: true }, ports: [{ ...tcp, hostPort: 8080 }] },
+      kind: 'invalid',
+      says: 'ports.http: in the network of the machine host port 8080 cannot lead to 80',
+    },
+    {
+      parts: {
+        ports: [
+          { ...tcp, hostPort: 8080 },
+          { ...tcp, name: 'b', port: 81, hostPort: 8080 },
+        ],
+      },
+      kind: 'invalid',
+      says: 'ports.b: host port 8080/tcp is asked for twice',
+    },
+    {
+      parts: { security: { privileged: true } },
+      kind: 'unimplemented',
+      says: 'security.privileged: this node lacks the capability security.privileged: its agent needs --allow-privileged',
+    },
+    {
+      parts: { volumes: [hostPath] },
+      kind: 'unimplemented',
+      says: 'volumes.v: this node lacks the capability volumes.hostpath: its agent needs --allow-host-path and a directory',
+    },
+    {
+      parts: { security: { apparmor: { kind: 'unconfined' } } },
+      kind: 'unimplemented',
+      says: 'security.apparmor: this node lacks',
+    },
+    {
+      parts: { security: { selinux: { user: '', role: '', type: 't', level: '' } } },
+      kind: 'unimplemented',
+      says: 'security.selinux: this node lacks',
+    },
+    { parts: { security: { runtimeClass: 'kata' } }, kind: 'unimplemented', says: 'the capability runtime-class.kata' },
+    { parts: { limits: { pids: 1 } }, kind: 'unimplemented', says: 'limits.pids: this node lacks the capability limits.pids' },
+    { parts: { limits: { cpuMillis: 1 } }, kind: 'unimplemented', says: 'limits.cpuMillis: this node lacks' },
+    { parts: { limits: { memoryBytes: 1 } }, kind: 'unimplemented', says: 'limits.memoryBytes: this node lacks' },
+  ])('$says', ({ parts, kind, says }) => {
+    let failure: unknown;
+    try {
+      checkRequest(aRequest(parts as Partial<ContainerRequest>), []);
+    } catch (reason) {
+      failure = reason;
+    }
+    expect(failure).toMatchObject({ kind, message: expect.stringContaining(says) });
+  });
+});
+
+describe('any valid request', () => {
+  it('is taken, and nothing of it is lost on the way to the runtime', () => {
+    fc.assert(
+      fc.property(arbRequest, (request) => {
+        checkRequest(request, EVERYTHING);
+        expect(readBack(sandbox(request), container(request), request)).toEqual(asAsked(request));
+      }),
+    );
+  });
+});
+
+const PROFILES = new Map<SecurityProfile_ProfileType, SecurityProfile['kind']>([
+  [SecurityProfile_ProfileType.RuntimeDefault, 'runtimeDefault'],
+  [SecurityProfile_ProfileType.Unconfined, 'unconfined'],
+  [SecurityProfile_ProfileType.Localhost, 'localhost'],
+]);
+
+/** What the runtime is told, in the words of a request; capabilities as what is added and whether each is dropped. */
+function readBack(pod: PodSandboxConfig, { linux, ...config }: ContainerConfig, request: ContainerRequest): object {
+  const { resources, securityContext: context } = linux!;
+  const memory = fromAnnotations(config.annotations);
+  const toProfile = (profile: CriProfile | undefined): object | undefined =>
+    profile && { kind: PROFILES.get(profile.profileType), reference: profile.localhostRef };
+  return {
+    command: config.command,
+    args: config.args,
+    env: Object.fromEntries(config.envs.map(({ key, value }) => [key, new TextDecoder().decode(value)])),
+    workingDir: config.workingDir,
+    labels: memory.labels,
+    ports: memory.ports,
+    mapped: pod.portMappings.map(({ protocol, containerPort, hostPort }) => [Protocol[protocol], containerPort, hostPort]),
+    group: memory.group,
+    hostNetwork: [
+      memory.hostNetwork === true,
+      context?.namespaceOptions?.network,
+      pod.linux?.securityContext?.namespaceOptions?.network,
+    ],
+    hostname: pod.hostname,
+    dnsServers: pod.dnsConfig?.servers ?? [],
+    quota: resources?.cpuQuota,
+    memoryBytes: Number(resources?.memoryLimitInBytes),
+    pids: resources?.unified['pids.max'],
+    hasShares: resources?.cpuShares !== 0n,
+    ids: [context?.runAsUser?.value, context?.runAsGroup?.value].map((value) =>
+      value === undefined ? undefined : Number(value),
+    ),
+    readOnlyRootFilesystem: context?.readonlyRootfs,
+    noNewPrivileges: context?.noNewPrivs,
+    privileged: [context?.privileged, pod.linux?.securityContext?.privileged],
+    capabilitiesAdd: context?.capabilities?.addCapabilities ?? [],
+    areDropped: (request.security?.capabilitiesDrop ?? []).every((each) =>
+      context?.capabilities?.dropCapabilities.includes(each),
+    ),
+    seccomp: toProfile(context?.seccomp),
+    apparmor: toProfile(context?.apparmor),
+    selinux: context?.selinuxOptions?.level,
+  };
+}
+
+function asAsked({ security = {}, network = {}, ...request }: ContainerRequest): object {
+  const { hostNetwork = false, hostname = hostNetwork ? '' : request.containerId.slice(0, 12), dnsServers = [] } = network;
+  const { cpuMillis, memoryBytes = 0, pids } = request.limits;
+  const { privileged = false } = security;
+  const toProfile = (profile: SecurityProfile | undefined): object | undefined => profile && { reference: '', ...profile };
+  const mode = hostNetwork ? NamespaceMode.NODE : NamespaceMode.POD;
+  const hasEmpty = (request.volumes ?? []).some(({ source }) => source.kind === 'emptyDir');
+  return {
+    ...{ command: request.command, args: request.args, env: request.env, workingDir: request.workingDir ?? '' },
+    ...{ labels: request.labels, ports: request.ports, hostname, dnsServers, memoryBytes },
+    mapped: request.ports.flatMap(({ protocol, port, hostPort }) =>
+      hostPort === undefined || hostNetwork ? [] : [[protocol.toUpperCase(), port, hostPort]],
+    ),
+    group: hasEmpty ? (request.group ?? request.containerId) : undefined,
+    hostNetwork: [hostNetwork, mode, mode],
+    quota: cpuMillis === undefined ? 0n : BigInt(Math.max(1_000, cpuMillis * 100)),
+    pids: pids === undefined ? undefined : String(Math.max(32, pids)),
+    hasShares: request.requests?.cpuMillis !== undefined,
+    ids: [security.runAsUser, security.runAsGroup],
+    readOnlyRootFilesystem: security.readOnlyRootFilesystem ?? false,
+    noNewPrivileges: security.noNewPrivileges ?? !privileged,
+    privileged: [privileged, privileged],
+    capabilitiesAdd: security.capabilitiesAdd ?? [],
+    areDropped: true,
+    seccomp: toProfile(security.seccomp ?? { kind: privileged ? 'unconfined' : 'runtimeDefault' }),
+    apparmor: toProfile(security.apparmor),
+    selinux: security.selinux?.level,
+  };
+}

@@ -1,0 +1,36 @@
+import { CloudlessError, errorKindOf, errorMessageOf, type ContainerId, type ErrorKind } from '@cloudless/base';
+
+/** What a runtime's text says that its code does not. */
+const MEANINGS: readonly { readonly kind: ErrorKind; readonly text: RegExp }[] = [
+  {
+    kind: 'exhausted',
+    text: /no space left on device|cannot allocate memory|too many open files|no IP addresses available|address already in use/i,
+  },
+  {
+    kind: 'invalid',
+    text: /executable file not found|no command specified|exec format error|exec: .*(?:no such file or directory|permission denied|is a directory|not a directory)/i,
+  },
+];
+
+/** A failed start as the port has it. */
+export function startFailure(reason: unknown): unknown {
+  if (errorKindOf(reason) === 'unavailable') return reason;
+  const message = errorMessageOf(reason);
+  const meaning = MEANINGS.find(({ text }) => text.test(message));
+  return meaning === undefined ? reason : new CloudlessError(meaning.kind, message, { cause: reason });
+}
+
+/** What runtimes say when there is a sandbox of this name. */
+const NAME_TAKEN = /is reserved for|already exists/i;
+
+/** Whether a runtime refused a sandbox because of one that has its name. */
+export function isNameTaken(reason: unknown): boolean {
+  return errorKindOf(reason) === 'exists' || NAME_TAKEN.test(errorMessageOf(reason));
+}
+
+/** A start with the id of another container, which is to be left alone. */
+export class IdInUseError extends CloudlessError {
+  constructor(containerId: ContainerId) {
+    super('exists', `containerId: ${containerId} is in use`);
+  }
+}

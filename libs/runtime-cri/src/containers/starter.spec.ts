@@ -1,0 +1,226 @@
+import { existsSync, mkdirSync } from 'node:fs';
+import path from 'node:path';
+import { create } from '@bufbuild/protobuf';
+import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
+import { silentLog, toContainerId } from '@cloudless/base';
+import { Code, ConnectError } from '@connectrpc/connect';
+import type { ContainerRequest, VolumeRequest } from '@cloudless/runtime';
+import { CriClient } from '../client/cri-client.js';
+import { PodSandboxConfigSchema } from '../gen/runtime/v1/api_pb.js';
+import { isUnified } from '../system/pids-limit.js';
+import { FakeCriServer } from '../testing/fake-cri-server.js';
+import { aRequest, EVERYTHING } from '../testing/requests.js';
+import { realClock } from '../testing/system.js';
+import { GroupVolumes } from '../volumes/group-volumes.js';
+import { VolumeStore } from '../volumes/volume-store.js';
+import { Images } from './images.js';
+import { Inventory } from './inventory.js';
+import { ownedAs } from './labels.js';
+import { Sandboxes } from './sandboxes.js';
+import { Starter } from './starter.js';
+
+const owner = { cluster: 'c1', node: 'n1' };
+const SELINUX = { user: 'u', role: 'r', type: 't', level: 's0:c1' };
+const scratch: VolumeRequest = { name: 's', mountPath: '/s', readOnly: false, source: { kind: 'emptyDir' } };
+
+let server: FakeCriServer;
+let client: CriClient;
+let inventory: Inventory;
+let volumes: GroupVolumes;
+let starter: Starter;
+
+/** A starter as of a new agent, that has not looked at what is here. */
+function open(): { readonly inventory: Inventory; readonly volumes: GroupVolumes; readonly starter: Starter } {
+  const log = silentLog;
+  const wallTime = (): number => realClock.wallTime();
+  const logDirectoryOf = (id: string): string => path.join(server.logDirectory, id);
+  const capabilities = (): readonly string[] => EVERYTHING;
+  const newInventory = new Inventory({ client, owner, log, bootedAtMs: 0, wallTime });
+  const store = new VolumeStore(path.join(server.home, 'volumes'), { allowed: [], guarded: [] }, wallTime);
+  const parts = {
+    client,
+    inventory: newInventory,
+    sandboxes: new Sandboxes(client, owner, logDirectoryOf),
+    images: new Images({ client, clock: realClock, record: async () => async () => undefined }),
+    volumes: new GroupVolumes({ store, inventory: newInventory, log }),
+  };
+  return { ...parts, starter: new Starter({ ...parts, owner, capabilities, logDirectoryOf, log, maxPids: 4096 }) };
+}
+
+beforeEach(async () => {
+  server = new FakeCriServer();
+  await server.listen();
+  for (const image of ['nginx:alpine', 'numbered:1', 'named:1']) server.images.add(image);
+  server.imageUsers.set('numbered:1', { uid: { value: 101n } });
+  server.imageUsers.set('named:1', { username: 'app' });
+  client = new CriClient({ socketPath: server.socketPath, clock: realClock });
+  ({ inventory, volumes, starter } = open());
+});
+afterEach(async () => {
+  client.close();
+  await server.dispose();
+});
+
+const start = (parts: Partial<ContainerRequest> = {}): Promise<unknown> => starter.start(aRequest(parts));
+const emptyOf = (group: string): string => path.join(server.home, 'volumes', 'empty', group);
+
+describe('a start', () => {
+  it('asks for no lists, and for nothing twice', async () => {
+    await start();
+    const beforeStart = isUnified() ? [] : ['containerStatus'];
+    const [first, second, ...rest] = server.calls.filter((name) => name !== 'podSandboxStatus');
+    expect([first, second, ...rest]).toEqual([
+      ...['imageStatus', 'runPodSandbox', 'createContainer', ...beforeStart, 'startContainer', 'containerStatus'],
+    ]);
+    expect(server.calls.filter((name) => name === 'podSandboxStatus')).toHaveLength(1);
+  });
+
+  it('in the network of the machine does not ask for an address', async () => {
+    await start({ network: { hostNetwork: true } });
+    expect(server.calls).not.toContain('podSandboxStatus');
+  });
+
+  it('asks for all that this kernel may lack', async () => {
+    const security = { apparmor: { kind: 'localhost', reference: 'web' }, selinux: SELINUX, runtimeClass: 'runsc' } as const;
+    await start({ security });
+    expect(server.handlers).toEqual(['runsc']);
+    expect(server.only.config.linux?.securityContext).toMatchObject({
+      selinuxOptions: SELINUX,
+      apparmor: { localhostRef: 'web' },
+      apparmorProfile: 'localhost/web',
+    });
+  });
+
+  it('mounts volumes where they are kept, with a label of their own where there are labels', async () => {
+    const named: VolumeRequest = {
+      ...{ name: 'd', mountPath: '/s/d', readOnly: true },
+      source: { kind: 'named', namespace: 'default', workload: 'web', name: 'db' },
+    };
+    await start({ group: 'r', volumes: [named, scratch] });
+    expect(server.only.config.mounts).toMatchObject([
+      { containerPath: '/s', hostPath: path.join(emptyOf('r'), 's'), readonly: false, selinuxRelabel: true },
+      { containerPath: '/s/d', hostPath: path.join(server.home, 'volumes/named/default/web/db'), readonly: true },
+    ]);
+  });
+
+  it.each([
+    { image: 'numbered:1', says: undefined },
+    { image: 'named:1', says: 'image named:1 runs as "app", and a name does not tell that it is not root' },
+    { image: 'nginx:alpine', says: 'image nginx:alpine runs as root' },
+  ])('that refuses root looks at the user of $image', async ({ image, says }) => {
+    const started = start({ image, security: { runAsNonRoot: true } });
+    if (says === undefined) await started;
+    else await expect(started).rejects.toMatchObject({ kind: 'invalid', message: expect.stringContaining(says) });
+    expect(server.sandboxes.size).toBe(says === undefined ? 1 : 0);
+  });
+});
+
+describe('the sandbox of an earlier try', () => {
+  const { containerId } = aRequest();
+  const leave = (): string =>
+    server.addSandbox(create(PodSandboxConfigSchema, { metadata: { name: containerId }, labels: ownedAs(owner, containerId) }));
+
+  it('makes way when there is no container of it', async () => {
+    const left = leave();
+    await start();
+    expect([server.sandboxes.has(left), server.sandboxes.size]).toEqual([false, 1]);
+  });
+
+  it('stays when its container is there, with what is its own', async () => {
+    await start({ volumes: [scratch], group: 'r' });
+    await expect(start({ volumes: [scratch], group: 'r' })).rejects.toMatchObject({ kind: 'exists' });
+    ({ starter } = open());
+    await expect(start({ volumes: [scratch], group: 'r' })).rejects.toMatchObject({ kind: 'exists' });
+    expect([server.sandboxes.size, server.containers.size, existsSync(emptyOf('r'))]).toEqual([1, 1, true]);
+  });
+
+  it('of two starts of one id at the same time, one is refused', async () => {
+    const outcomes = await Promise.allSettled([start(), start()]);
+    expect(outcomes.map(({ status }) => status)).toEqual(['fulfilled', 'rejected']);
+    expect(server.sandboxes.size).toBe(1);
+  });
+});
+
+describe('a start that fails', () => {
+  const failing = async (text: string, code = Code.Unknown): Promise<void> => {
+    server.overrides.startContainer = () => {
+      throw new ConnectError(text, code);
+    };
+    await server.away();
+    await server.listen();
+  };
+
+  it('leaves no empty directory', async () => {
+    await failing('no');
+    await expect(start({ group: 'r', volumes: [scratch] })).rejects.toMatchObject({ kind: 'internal' });
+    expect(existsSync(emptyOf('r'))).toBe(false);
+  });
+
+  it('leaves it while nobody knows whether the container runs', async () => {
+    await failing('gone', Code.Unavailable);
+    await expect(start({ group: 'r', volumes: [scratch] })).rejects.toMatchObject({ kind: 'unavailable' });
+    expect(existsSync(emptyOf('r'))).toBe(true);
+  });
+});
+
+describe('a container that was just started', () => {
+  it('is not taken for gone by a look that began before', async () => {
+    let answer = (): void => undefined;
+    let listed = (): void => undefined;
+    const isListed = new Promise<void>((resolve) => (listed = resolve));
+    const mayAnswer = new Promise<void>((resolve) => (answer = resolve));
+    server.overrides.listContainers = async () => {
+      listed();
+      await mayAnswer;
+      return { containers: [] };
+    };
+    await server.away();
+    await server.listen();
+    const seen: string[] = [];
+    const events = inventory.events(new AbortController().signal);
+    void (async () => {
+      for await (const { kind } of events) seen.push(kind);
+    })();
+    const look = inventory.look();
+    await isListed;
+    await start();
+    answer();
+    await look;
+    expect(inventory.all().map(({ status }) => status.phase)).toEqual(['running']);
+    expect(seen).toEqual(['started']);
+    await inventory.look(); // one that began after it does not show it, so it is gone
+    expect(inventory.all()).toEqual([]);
+  });
+});
+
+describe('empty directories', () => {
+  it('stay while a container of the group is being started, and are not swept', async () => {
+    mkdirSync(path.join(emptyOf('r'), 's'), { recursive: true });
+    const letGo = volumes.hold('r');
+    const second = volumes.hold('r');
+    await volumes.release('r');
+    letGo();
+    letGo();
+    await volumes.sweep(Number.POSITIVE_INFINITY);
+    expect(existsSync(emptyOf('r'))).toBe(true);
+    second();
+    await volumes.release('r');
+    expect(existsSync(emptyOf('r'))).toBe(false);
+  });
+
+  it('stay while the runtime does not answer: nobody knows what runs', async () => {
+    mkdirSync(path.join(emptyOf('r'), 's'), { recursive: true });
+    await server.away();
+    await volumes.release('r');
+    expect(existsSync(emptyOf('r'))).toBe(true);
+  });
+
+  it.each(['..', '.', '', 'a/b', '-x'])('of a group named %j are neither made nor removed', async (group) => {
+    await expect(start({ containerId: toContainerId('ef'.repeat(32)), group, volumes: [scratch] })).rejects.toMatchObject({
+      kind: 'invalid',
+      message: `volumes.s: ${JSON.stringify(group)} cannot name a directory`,
+    });
+    await volumes.release(group);
+    expect(existsSync(server.home)).toBe(true);
+  });
+});

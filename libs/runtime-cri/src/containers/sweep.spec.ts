@@ -1,0 +1,147 @@
+import { existsSync, mkdirSync } from 'node:fs';
+import path from 'node:path';
+import { create } from '@bufbuild/protobuf';
+import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
+import { silentLog, type ContainerId } from '@cloudless/base';
+import { Code, ConnectError } from '@connectrpc/connect';
+import { ContainerConfigSchema, ContainerState, PodSandboxConfigSchema } from '../gen/runtime/v1/api_pb.js';
+import { openCriRuntime, type CriRuntime, type CriRuntimeOptions } from '../index.js';
+import { FakeCriServer } from '../testing/fake-cri-server.js';
+import { realClock } from '../testing/system.js';
+
+const OWNER = { cluster: 'c1', node: 'n1' };
+const { CONTAINER_CREATED, CONTAINER_RUNNING, CONTAINER_EXITED, CONTAINER_UNKNOWN } = ContainerState;
+const idOf = (digit: string): ContainerId => digit.repeat(64) as ContainerId;
+let server: FakeCriServer;
+let runtime: CriRuntime | undefined;
+
+beforeEach(async () => {
+  server = new FakeCriServer();
+  await server.listen();
+});
+afterEach(async () => {
+  await runtime?.close();
+  await server.dispose();
+});
+
+async function open(overrides: Partial<CriRuntimeOptions> = {}): Promise<CriRuntime> {
+  const { socketPath, logDirectory, home } = server;
+  const rest = { owner: OWNER, clock: realClock, log: silentLog };
+  return (runtime = await openCriRuntime({ socketPath, logDirectory, imageDirectory: home, ...rest, ...overrides }));
+}
+
+function labelsOf(digit: string, cluster = OWNER.cluster): Record<string, string> {
+  return { 'io.cloudless.cluster': cluster, 'io.cloudless.node': 'n1', 'io.cloudless.container-id': idOf(digit) };
+}
+
+/** A sandbox, and a container in it, both as old as can be. */
+function add(digit: string, state: ContainerState | 'none', { cluster = OWNER.cluster, sandbox = true } = {}): void {
+  const labels = labelsOf(digit, cluster);
+  const podSandboxId = sandbox ? server.addSandbox(create(PodSandboxConfigSchema, { labels }), 0n) : 'gone';
+  if (state === 'none') return;
+  const config = create(ContainerConfigSchema, { labels });
+  const rest = { finishedAt: 0n, exitCode: 0, reason: '', pid: 0 };
+  server.containers.set(digit, { id: digit, podSandboxId, config, state, createdAt: 0n, ...rest });
+}
+
+const left = (): readonly string[] => [
+  ...[...server.containers.keys()].map((id) => `container ${id}`),
+  ...[...server.sandboxes.values()].map(({ config }) => `sandbox ${config.labels['io.cloudless.container-id']?.[0]}`),
+];
+
+describe('what is swept', () => {
+  it.each([
+    { name: 'a sandbox alone', state: 'none' as const, sandbox: true, stays: [] },
+    { name: 'a container that was never started', state: CONTAINER_CREATED, sandbox: true, stays: [] },
+    { name: 'such a container without its sandbox', state: CONTAINER_CREATED, sandbox: false, stays: [] },
+    { name: 'not one that runs', state: CONTAINER_RUNNING, sandbox: true, stays: ['container a', 'sandbox a'] },
+    { name: 'not one that has ended', state: CONTAINER_EXITED, sandbox: true, stays: ['container a', 'sandbox a'] },
+  ])('$name', async ({ state, sandbox, stays }) => {
+    add('a', state, { sandbox });
+    add('f', state, { cluster: 'another', sandbox: false });
+    await open();
+    expect(left()).toEqual([...(state === 'none' ? [] : ['container f']), ...stays].sort());
+  });
+
+  it('one that the runtime has lost is ended, and tells so', async () => {
+    add('a', CONTAINER_UNKNOWN);
+    const opened = await open();
+    expect(server.containers.get('a')?.state).toBe(CONTAINER_EXITED);
+    expect(await opened.list()).toMatchObject([{ containerId: idOf('a'), phase: 'exited' }]);
+  });
+
+  it('one whose sandbox somebody took away goes when it is removed', async () => {
+    add('a', CONTAINER_EXITED, { sandbox: false });
+    const opened = await open();
+    expect(await opened.list()).toHaveLength(1);
+    await opened.remove(idOf('a'));
+    expect(left()).toEqual([]);
+  });
+
+  it('nothing that cannot be removed stops the rest', async () => {
+    server.overrides.removePodSandbox = ({ podSandboxId }) => {
+      if (podSandboxId === 'sandbox-1') throw new ConnectError('device is busy', Code.Unknown);
+      server.sandboxes.delete(podSandboxId);
+      return {};
+    };
+    await server.away();
+    await server.listen();
+    add('a', 'none');
+    add('b', 'none');
+    await open();
+    expect(left()).toEqual(['sandbox a']);
+  });
+});
+
+describe('a shutdown', () => {
+  it('leaves nothing of ours in whatever state, and all of others', async () => {
+    for (const [digit, state] of [CONTAINER_RUNNING, CONTAINER_EXITED, CONTAINER_CREATED].entries()) add(String(digit), state);
+    const opened = await open({ orphanAgeMs: Number.POSITIVE_INFINITY });
+    add('4', 'none');
+    add('5', CONTAINER_EXITED, { sandbox: false });
+    add('f', CONTAINER_RUNNING, { cluster: 'another' });
+    mkdirSync(path.join(server.logDirectory, idOf('0')), { recursive: true });
+    await opened.shutdown();
+    expect(left()).toEqual(['container f', 'sandbox f']);
+    expect(existsSync(server.logDirectory)).toBe(false);
+    await expect(opened.list()).rejects.toMatchObject({ kind: 'unavailable', message: 'this runtime is closed' });
+  });
+
+  it('tries again what failed', async () => {
+    let failures = 2;
+    const { stopPodSandbox } = {
+      stopPodSandbox: () => {
+        if ((failures -= 1) >= 0) throw new ConnectError('device is busy', Code.Unknown);
+        return {};
+      },
+    };
+    Object.assign(server.overrides, { stopPodSandbox });
+    await server.away();
+    await server.listen();
+    add('a', CONTAINER_RUNNING);
+    await (await open()).shutdown();
+    expect(left()).toEqual([]);
+  });
+
+  it.each([
+    {
+      name: 'that is stuck',
+      stop: () => new Promise<never>(() => undefined),
+      why: 'the container runtime is slow or stuck: see its log',
+    },
+    {
+      name: 'that always fails',
+      stop: () => Promise.reject(new ConnectError('device is busy', Code.Unknown)),
+      why: 'device is busy',
+    },
+  ])('ends in time with a runtime $name, and says what is left', async ({ stop, why }) => {
+    server.overrides.stopPodSandbox = stop;
+    await server.away();
+    await server.listen();
+    add('a', CONTAINER_RUNNING);
+    await expect((await open()).shutdown(100)).rejects.toMatchObject({
+      kind: 'deadline',
+      message: `1 containers of this node were not ended in 100 ms: ${why}`,
+    });
+  });
+});

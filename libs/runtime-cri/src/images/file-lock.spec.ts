@@ -1,0 +1,84 @@
+import { spawn } from 'node:child_process';
+import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
+import { createSeededRandom, sleep } from '@cloudless/base';
+import { readProcess } from '../system/host-processes.js';
+import { realClock } from '../testing/system.js';
+import { FileLock, type FileLockOptions } from './file-lock.js';
+
+let directory: string;
+beforeEach(() => void (directory = path.join(mkdtempSync(path.join(tmpdir(), 'cloudless-lock-')), 'lock')));
+afterEach(() => rmSync(path.dirname(directory), { recursive: true, force: true }));
+
+const lock = (overrides: Partial<FileLockOptions> = {}): FileLock => new FileLock({ directory, clock: realClock, ...overrides });
+
+describe('a lock between processes', () => {
+  it('lets one at a time through, however they come, and leaves one file', async () => {
+    const random = createSeededRandom(7);
+    let inside = 0;
+    let most = 0;
+    const turns = Array.from({ length: 40 }, async (_, index) => {
+      await sleep(realClock, random.next() * 50);
+      await lock({ self: `p${index}`, isAlive: () => true }).run(async () => {
+        most = Math.max(most, (inside += 1));
+        await sleep(realClock, random.next() * 3);
+        inside -= 1;
+      });
+    });
+    await Promise.all(turns);
+    expect({ most, files: readdirSync(directory).length }).toEqual({ most: 1, files: 1 });
+  });
+
+  it('is given on when what was done under it fails', async () => {
+    await expect(lock().run(() => Promise.reject(new Error('no')))).rejects.toThrow('no');
+    expect(await lock().run(async () => 'next')).toBe('next');
+  });
+
+  it('is taken from one that has ended, and from nobody else', async () => {
+    const alive = new Set(['a', 'b']);
+    const as = (self: string): FileLock => lock({ self, isAlive: (each) => alive.has(each), waitMs: 60 });
+    await as('a').run(async () => {
+      await expect(as('b').run(async () => 'in')).rejects.toMatchObject({
+        kind: 'unavailable',
+        message: `the lock ${directory} is held by another process: a`,
+      });
+      alive.delete('a');
+      expect(await as('b').run(async () => 'in')).toBe('in');
+    });
+  });
+
+  it('is let go of by a process that is killed', async () => {
+    const child = spawn('sleep', ['1000']);
+    const pid = child.pid ?? 0;
+    const boot = readFileSync('/proc/sys/kernel/random/boot_id', 'utf8').trim();
+    const holder = `${pid}-${readProcess(pid)?.startToken ?? ''}-${boot}`;
+    await lock().run(async () => undefined);
+    writeFileSync(path.join(directory, '7'), holder);
+    writeFileSync(path.join(directory, `draft-${holder}-1`), '');
+    await expect(lock({ waitMs: 60 }).run(async () => 'in')).rejects.toMatchObject({ message: expect.stringContaining(holder) });
+    const ended = new Promise((resolve) => child.once('exit', resolve));
+    child.kill('SIGKILL');
+    await ended;
+    expect(await lock().run(async () => 'in')).toBe('in');
+    expect(readdirSync(directory)).toEqual(['8']);
+  });
+
+  it('steps back when it made a number too late', async () => {
+    await lock().run(async () => undefined); // 1 is free
+    const slow = lock({ self: 'slow', isAlive: () => true });
+    const looking = slow as unknown as { read(number: number): string | undefined };
+    looking.read = () => {
+      delete (looking as { read?: unknown }).read;
+      rmSync(path.join(directory, '1')); // it looked; before it acts, two others came and one of them is inside
+      writeFileSync(path.join(directory, '3'), 'other');
+      return 'free';
+    };
+    const inside = slow.run(async () => 'in');
+    await sleep(realClock, 60);
+    expect(readdirSync(directory)).toEqual(['3']);
+    writeFileSync(path.join(directory, '3'), 'free');
+    expect(await inside).toBe('in');
+  });
+});

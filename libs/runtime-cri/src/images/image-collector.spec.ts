@@ -1,0 +1,247 @@
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import path from 'node:path';
+import { create } from '@bufbuild/protobuf';
+import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
+import { silentLog, type ContainerId, type Log } from '@cloudless/base';
+import { ManualClock } from '@cloudless/base/testing';
+import { CriClient } from '../client/cri-client.js';
+import { Images } from '../containers/images.js';
+import { ContainerConfigSchema, ContainerState } from '../gen/runtime/v1/api_pb.js';
+import { openCriRuntime } from '../index.js';
+import { FakeCriServer } from '../testing/fake-cri-server.js';
+import { until } from '../testing/real-cri-machine.js';
+import { aRequest } from '../testing/requests.js';
+import { realClock } from '../testing/system.js';
+import { ImageCollector } from './image-collector.js';
+import { ImageLedger, withPull } from './image-ledger.js';
+import type { PresentImage, PulledImage } from './plan-collection.js';
+
+const IDLE_MS = 120_000;
+const limits = { highPercent: 85, lowPercent: 80, minIdleMs: IDLE_MS };
+let server: FakeCriServer;
+let client: CriClient;
+let clock: ManualClock;
+let warnings: string[];
+let availableBytes: number;
+
+beforeEach(async () => {
+  server = new FakeCriServer();
+  await server.listen();
+  client = new CriClient({ socketPath: server.socketPath, clock: realClock });
+  clock = new ManualClock();
+  warnings = [];
+  availableBytes = 0;
+});
+afterEach(async () => {
+  client.close();
+  await server.dispose();
+});
+
+/** Overrides of calls hold from here on. */
+async function relisten(): Promise<void> {
+  client.close();
+  await server.away();
+  await server.listen();
+  client = new CriClient({ socketPath: server.socketPath, clock: realClock });
+}
+
+/** What one agent has; all share the ledger. */
+function agent(cluster = 'c1'): { readonly images: Images; readonly collector: ImageCollector; readonly ledger: ImageLedger } {
+  const log: Log = { ...silentLog, warn: (message) => void warnings.push(message) };
+  const readDisk = async (): Promise<{ capacityBytes: number; availableBytes: number }> => ({
+    capacityBytes: 100,
+    availableBytes,
+  });
+  const ledger = new ImageLedger({
+    directory: path.join(server.home, 'images'),
+    socketPath: server.socketPath,
+    clock: realClock,
+    log,
+  });
+  const collector = new ImageCollector({ client, ledger, cluster, limits, readDisk, clock, log });
+  return { images: new Images({ client, clock, record: () => collector.record() }), collector, ledger };
+}
+
+let made = 0;
+async function pull(images: Images, image: string): Promise<void> {
+  const containerId = String((made += 1)).padStart(64, '0') as ContainerId;
+  const rest = { labels: {}, command: [], args: [], env: {}, ports: [], limits: {} };
+  await images.resolve({ containerId, image, imagePull: 'always', ...rest });
+  images.release(containerId);
+}
+
+function addContainer(image: string): void {
+  const config = create(ContainerConfigSchema, { image: { image } });
+  const state = ContainerState.CONTAINER_EXITED;
+  const rest = { podSandboxId: '', createdAt: 0n, finishedAt: 0n, exitCode: 0, reason: '', pid: 0 };
+  server.containers.set('theirs', { id: 'theirs', config, state, ...rest });
+}
+
+describe('when the disk is too full', () => {
+  it('an image goes that we pulled and nobody uses; one that was there before stays, though we pulled it too', async () => {
+    server.images.add('theirs:1');
+    const { images, collector, ledger } = agent();
+    await pull(images, 'ours:1');
+    await pull(images, 'theirs:1');
+    await clock.advance(IDLE_MS);
+    await collector.collect(images);
+    expect([...server.images]).toEqual(['theirs:1']);
+    expect(ledger.read()).toEqual([]);
+    expect(warnings).toEqual(['the disk for images is nearly full, and no more images of ours can be removed']);
+  });
+
+  it('what a container of anybody has stays, also an ended one; and counts as used until it is removed', async () => {
+    const { images, collector } = agent();
+    await pull(images, 'ours:1');
+    addContainer('sha256:ours:1');
+    await clock.advance(IDLE_MS);
+    await collector.collect(images);
+    server.containers.clear();
+    await clock.advance(IDLE_MS - 1);
+    await collector.collect(images);
+    expect([...server.images]).toEqual(['ours:1']);
+    await clock.advance(1);
+    await collector.collect(images);
+    expect([...server.images]).toEqual([]);
+  });
+
+  it('another cluster on this machine removes its own only, and knows what another agent of its cluster pulled', async () => {
+    const [one, other, friend] = [agent('c1'), agent('c2'), agent('c1')];
+    await pull(one.images, 'one:1');
+    await pull(other.images, 'other:1');
+    await clock.advance(IDLE_MS);
+    await other.collector.collect(other.images);
+    expect([...server.images]).toEqual(['one:1']);
+    await friend.collector.collect(friend.images);
+    expect([...server.images]).toEqual([]);
+  });
+
+  it('a container that another agent makes meanwhile keeps its image', async () => {
+    await pull(agent().images, 'ours:1');
+    await clock.advance(IDLE_MS);
+    let lists = 0;
+    server.overrides.listContainers = () => {
+      lists += 1;
+      return { containers: lists === 1 ? [] : [{ id: 'new', image: { image: 'ours:1' } }] };
+    };
+    await relisten();
+    const { images, collector } = agent();
+    await collector.collect(images);
+    expect([[...server.images], lists]).toEqual([['ours:1'], 2]);
+  });
+
+  it('nothing is asked or removed while we have pulled nothing, or there is room', async () => {
+    const { images, collector } = agent();
+    server.images.add('theirs:1');
+    await collector.collect(images);
+    expect(server.calls).toEqual([]);
+    await pull(images, 'ours:1');
+    await clock.advance(IDLE_MS);
+    availableBytes = 50;
+    await collector.collect(images);
+    expect([...server.images]).toEqual(['theirs:1', 'ours:1']);
+    expect(warnings).toEqual([]);
+  });
+
+  it('an image that the runtime does not give up is kept in mind', async () => {
+    server.imageOverrides.removeImage = () => {
+      throw new Error('busy');
+    };
+    await relisten();
+    const { images, collector, ledger } = agent();
+    availableBytes = 11;
+    await pull(images, 'ours:1');
+    await clock.advance(IDLE_MS);
+    await collector.collect(images);
+    expect([warnings, ledger.read().length]).toEqual([['image not removed'], 1]);
+  });
+});
+
+it('a runtime that is open does it by itself, by how full its own disk is', async () => {
+  const { socketPath, logDirectory, home } = server;
+  server.images.add('theirs:1');
+  const runtime = await openCriRuntime({
+    ...{ socketPath, logDirectory, imageDirectory: path.join(home, 'images'), owner: { cluster: 'c1', node: 'n1' } },
+    imageCollection: { highPercent: 0, lowPercent: 0, minIdleMs: 0, checkMs: 5 },
+    ...{ clock: realClock, log: silentLog },
+  });
+  try {
+    const request = aRequest({ image: 'ours:1' });
+    await runtime.start(request);
+    expect([...server.images]).toEqual(['theirs:1', 'ours:1']);
+    await runtime.stop(request.containerId, 0);
+    await runtime.remove(request.containerId);
+    await until(() => !server.images.has('ours:1'));
+    expect([...server.images]).toEqual(['theirs:1']);
+    expect(server.calls).toContain('imageFsInfo');
+  } finally {
+    await runtime.close();
+  }
+});
+
+describe('the list of pulled images', () => {
+  it('forgets what somebody else removed', async () => {
+    const { images, collector, ledger } = agent();
+    await pull(images, 'ours:1');
+    expect(ledger.read()).toMatchObject([{ id: 'sha256:ours:1', cluster: 'c1', names: ['ours:1'] }]);
+    server.images.clear();
+    await collector.collect(images);
+    expect(ledger.read()).toEqual([]);
+  });
+
+  it('is begun anew when it is damaged: nothing of it is removed', async () => {
+    const { images, collector } = agent();
+    await pull(images, 'ours:1');
+    await clock.advance(IDLE_MS);
+    const directory = path.join(server.home, 'images');
+    const file = path.join(directory, readdirSync(directory).find((name) => name.endsWith('.json')) ?? '');
+    expect(JSON.parse(readFileSync(file, 'utf8'))).toMatchObject({ format: 1 });
+    for (const text of ['{', '{"format":2,"images":[]}', '{"format":1,"images":[{"id":3}]}', 'null']) {
+      writeFileSync(file, text);
+      await collector.collect(images);
+    }
+    expect([...server.images]).toEqual(['ours:1']);
+    expect(new Set(warnings)).toEqual(new Set(['list of pulled images is damaged and begun anew']));
+  });
+
+  it('that cannot be written stops no pull', async () => {
+    writeFileSync(path.join(server.home, 'images'), 'a file in the place of the folder');
+    const { images } = agent();
+    await pull(images, 'ours:1');
+    expect([...server.images]).toEqual(['ours:1']);
+    expect(warnings).toEqual(['pulled image not noted: it will stay on this node']);
+  });
+});
+
+describe('what a pull adds to the list', () => {
+  const image = (id: string, ...names: string[]): PresentImage => ({ id, names, sizeBytes: 1, isPinned: false });
+  const entry = (id: string, names: string[], cluster = 'c1'): PulledImage => ({ id, names, cluster, usedAtMs: 5 });
+  it.each([
+    { name: 'a new image, with its names', pulled: [], before: [], brought: image('a', 't:1', 't@d'), gives: [['t:1', 't@d']] },
+    { name: 'nothing when it was there', pulled: [], before: [image('a')], brought: image('a', 't:1'), gives: [] },
+    {
+      name: 'nothing when another cluster had pulled it',
+      pulled: [entry('a', ['x:1'], 'c2')],
+      before: [image('a', 'x:1')],
+      brought: image('a', 'x:1', 't:1'),
+      gives: [['x:1']],
+    },
+    {
+      name: 'one more name of an image of ours, but none that somebody gave it',
+      pulled: [entry('a', ['t:1'])],
+      before: [image('a', 't:1', 'theirs:1')],
+      brought: image('a', 't:1', 't:2', 'theirs:1'),
+      gives: [['t:1', 't:2']],
+    },
+    {
+      name: 'a name of ours that has moved, but none of somebody else',
+      pulled: [entry('a', ['t:1'])],
+      before: [image('a', 't:1'), image('z', 'theirs:1')],
+      brought: image('b', 't:1', 'theirs:1'),
+      gives: [['t:1'], ['t:1']],
+    },
+  ])('$name', ({ pulled, before, brought, gives }) => {
+    const after = withPull(pulled, { before, image: brought, cluster: 'c1', nowMs: 9 });
+    expect(after.map(({ names }) => names)).toEqual(gives);
+  });
+});

@@ -1,0 +1,151 @@
+import { statfs } from 'node:fs/promises';
+import { errorFields, type Clock, type Log } from '@cloudless/base';
+import type { CriClient } from '../client/cri-client.js';
+import type { Images } from '../containers/images.js';
+import { withPull, type ImageLedger } from './image-ledger.js';
+import { planCollection, type CollectionLimits, type DiskUse, type PresentImage, type PulledImage } from './plan-collection.js';
+
+/** Needs of an {@link ImageCollector}. */
+export interface ImageCollectorOptions {
+  readonly client: CriClient;
+  readonly ledger: ImageLedger;
+  readonly cluster: string;
+  readonly limits: CollectionLimits;
+  /** How full the file system of the images is; undefined: asked of the runtime and the kernel. */
+  readonly readDisk: (() => Promise<DiskUse>) | undefined;
+  readonly clock: Clock;
+  readonly log: Log;
+}
+
+/** Remembers which images our pulls brought, and removes them again when the disk fills up. */
+export class ImageCollector {
+  private isShort = false;
+
+  constructor(private readonly options: ImageCollectorOptions) {}
+
+  /** Notes a pull. An image that cannot be noted is one that we never remove. */
+  async record(): Promise<(id: string) => Promise<void>> {
+    try {
+      const before = await this.list();
+      return (id) => this.recordAs(id, before).catch((reason: unknown) => this.unrecorded(reason));
+    } catch (reason) {
+      this.unrecorded(reason);
+      return async () => undefined;
+    }
+  }
+
+  /** Notes what is used, and removes what is not when the disk is too full. @throws kind `unavailable` when the runtime is away. */
+  async collect(images: Images): Promise<void> {
+    const { ledger, cluster } = this.options;
+    if (!ledger.read().some((each) => each.cluster === cluster)) return;
+    await ledger.change(async (pulled) => {
+      const present = await this.list();
+      const inUse = new Set([...(await this.usedByContainers()), ...images.heldIds()]);
+      const current = this.refresh(pulled, present, inUse, images.idleMs());
+      const removed = await this.removeSome(images, { present, inUse, pulled: current });
+      return current.filter(({ id }) => !removed.has(id));
+    });
+  }
+
+  private async recordAs(id: string, before: readonly PresentImage[]): Promise<void> {
+    const { ledger, cluster, clock } = this.options;
+    const image = (await this.list()).find((each) => each.id === id);
+    if (image === undefined) return;
+    await ledger.change(async (pulled) => withPull(pulled, { before, image, cluster, nowMs: clock.wallTime() }));
+  }
+
+  private unrecorded(reason: unknown): void {
+    this.options.log.warn('pulled image not noted: it will stay on this node', errorFields(reason));
+  }
+
+  /** Drops what somebody else removed, and brings the times of use up to date; one of the future is one of now. */
+  private refresh(
+    pulled: readonly PulledImage[],
+    present: readonly PresentImage[],
+    inUse: ReadonlySet<string>,
+    idleMs: ReadonlyMap<string, number>,
+  ): readonly PulledImage[] {
+    const nowMs = this.options.clock.wallTime();
+    return pulled.flatMap((each) => {
+      const image = present.find(({ id }) => id === each.id);
+      if (image === undefined) return [];
+      const idle = idleMs.get(each.id);
+      const wantedAtMs = idle === undefined ? 0 : Math.round(nowMs - idle);
+      const usedAtMs = isUsed(image, inUse) ? nowMs : Math.min(nowMs, Math.max(each.usedAtMs, wantedAtMs));
+      return [{ ...each, usedAtMs }];
+    });
+  }
+
+  private async removeSome(
+    images: Images,
+    {
+      present,
+      inUse,
+      pulled,
+    }: Pick<Parameters<typeof planCollection>[0], 'inUse' | 'pulled'> & { readonly present: readonly PresentImage[] },
+  ): Promise<ReadonlySet<string>> {
+    const { cluster, limits, clock, log } = this.options;
+    const disk = await this.diskUse();
+    const removed = new Set<string>();
+    if (disk === undefined) return removed;
+    const plan = planCollection({ cluster, images: present, pulled, inUse, disk, limits, nowMs: clock.wallTime() });
+    this.tell(plan.missingBytes, disk);
+    for (const id of plan.remove) {
+      const image = present.find((each) => each.id === id);
+      if (image === undefined || isUsed(image, await this.usedByContainers())) continue; // another agent was faster
+      const { names, sizeBytes } = image;
+      try {
+        if (!(await images.removeIdle(id, limits.minIdleMs, () => this.remove(id)))) continue;
+        removed.add(id);
+        log.info('image removed to free the disk', { image: names[0] ?? id, sizeBytes });
+      } catch (reason) {
+        log.warn('image not removed', { image: names[0] ?? id, ...errorFields(reason) });
+      }
+    }
+    return removed;
+  }
+
+  /** Once for each time that it begins. */
+  private tell(missingBytes: number, disk: DiskUse): void {
+    if (missingBytes > 0 && !this.isShort) {
+      this.options.log.warn('the disk for images is nearly full, and no more images of ours can be removed', {
+        missingBytes,
+        ...disk,
+      });
+    }
+    this.isShort = missingBytes > 0;
+  }
+
+  private async remove(id: string): Promise<void> {
+    await this.options.client.image('RemoveImage', (calls, signal) => calls.removeImage({ image: { image: id } }, { signal }));
+  }
+
+  private async list(): Promise<readonly PresentImage[]> {
+    const { images } = await this.options.client.quickImage('ListImages', (calls, signal) => calls.listImages({}, { signal }));
+    return images.map(({ id, repoTags, repoDigests, size, pinned }) => ({
+      ...{ id, names: [...repoTags, ...repoDigests], sizeBytes: Number(size), isPinned: pinned },
+    }));
+  }
+
+  /** Of anybody: not only what is ours. */
+  private async usedByContainers(): Promise<ReadonlySet<string>> {
+    const { containers } = await this.options.client.quick('ListContainers', (calls, signal) =>
+      calls.listContainers({}, { signal }),
+    );
+    return new Set(containers.flatMap(({ image, imageRef, imageId }) => [image?.image ?? '', imageRef, imageId]));
+  }
+
+  private async diskUse(): Promise<DiskUse | undefined> {
+    const { client, readDisk } = this.options;
+    if (readDisk !== undefined) return readDisk();
+    const { imageFilesystems } = await client.quickImage('ImageFsInfo', (calls, signal) => calls.imageFsInfo({}, { signal }));
+    const directory = imageFilesystems[0]?.fsId?.mountpoint ?? '';
+    if (directory === '') return undefined;
+    const { blocks, bavail, bsize } = await statfs(directory);
+    return { capacityBytes: blocks * bsize, availableBytes: bavail * bsize };
+  }
+}
+
+function isUsed({ id, names }: PresentImage, inUse: ReadonlySet<string>): boolean {
+  return inUse.has(id) || names.some((name) => inUse.has(name));
+}

@@ -1,0 +1,197 @@
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { create } from '@bufbuild/protobuf';
+import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
+import { silentLog } from '@cloudless/base';
+import { ManualClock, settle } from '@cloudless/base/testing';
+import { PodSandboxConfigSchema } from '../gen/runtime/v1/api_pb.js';
+import { openCriRuntime, probeCriRuntime, type CriProbe, type CriProbeOptions } from '../index.js';
+import { readMachineFeatures } from '../system/machine-features.js';
+import { FakeCriServer } from '../testing/fake-cri-server.js';
+import { SOCKET, until, WHY_NOT } from '../testing/real-cri-machine.js';
+import { realClock } from '../testing/system.js';
+import { toCapabilities } from './capabilities.js';
+
+let server: FakeCriServer;
+beforeEach(async () => {
+  server = new FakeCriServer();
+  await server.listen();
+});
+afterEach(() => server.dispose());
+
+const probe = (overrides: Partial<CriProbeOptions> = {}): Promise<CriProbe> =>
+  probeCriRuntime({ socketPath: server.socketPath, clock: realClock, ...overrides });
+
+describe('a probe', () => {
+  it('says who answers, and that it is ready and nobody else uses it', async () => {
+    expect(await probe()).toMatchObject({
+      name: 'fake',
+      version: '1.0',
+      ready: true,
+      notReady: [],
+      foreign: { count: 0, names: [] },
+      capabilities: expect.arrayContaining(['runtime.cri', 'runtime-class.runc']),
+    });
+    expect(server.calls).toEqual(['version', 'status', 'listPodSandbox']);
+  });
+
+  it("gives the runtime's own words for what is missing, of the two conditions that matter", async () => {
+    const message = 'cni plugin not initialized';
+    server.conditions.delete('RuntimeReady');
+    server.conditions.set('NetworkReady', { type: 'NetworkReady', status: false, reason: 'NetworkPluginNotReady', message });
+    server.conditions.set('NoOldSettings', { type: 'NoOldSettings', status: false, reason: 'Old', message: 'old' });
+    const { ready, notReady } = await probe();
+    expect(ready).toBe(false);
+    expect(notReady).toEqual([
+      'RuntimeReady is not told',
+      'NetworkReady is false: cni plugin not initialized (NetworkPluginNotReady)',
+    ]);
+  });
+
+  it('tells sandboxes that no Cloudless made, with some of their names', async () => {
+    const add = (namespace: string, name: string, labels = {}): string =>
+      server.addSandbox(create(PodSandboxConfigSchema, { metadata: { namespace, name }, labels }));
+    add('cloudless', 'ours', { 'io.cloudless.cluster': 'another' });
+    for (const name of ['a', 'b', 'c', 'd']) add('kube-system', name);
+    expect((await probe()).foreign).toEqual({ count: 4, names: ['kube-system/a', 'kube-system/b', 'kube-system/c'] });
+  });
+
+  it('fails when nobody answers', async () => {
+    await server.away();
+    await expect(probe()).rejects.toMatchObject({ kind: 'unavailable', message: expect.stringContaining(server.socketPath) });
+  });
+
+  it('does not wait long for one that is stuck', async () => {
+    await server.away();
+    const stuck = createServer();
+    await new Promise<void>((resolve) => stuck.listen(server.socketPath, resolve));
+    const clock = new ManualClock();
+    const probing = probe({ clock });
+    await settle();
+    await clock.advance(5_000);
+    await expect(probing).rejects.toMatchObject({ kind: 'unavailable', message: expect.stringMatching(/Version in 5000 ms/) });
+    await new Promise((resolve) => stuck.close(resolve));
+  });
+});
+
+describe('capabilities', () => {
+  const all = { apparmor: true, selinux: true, controllers: new Set(['cpu', 'memory', 'pids']) };
+  const none = { apparmor: false, selinux: false, controllers: new Set<string>() };
+  const plain = [
+    'exec.tty',
+    'network.host',
+    'ports.host',
+    'runtime.cri',
+    'security.context',
+    'volumes.emptydir',
+    'volumes.named',
+  ];
+  const limits = ['limits.cpu', 'limits.memory', 'limits.pids'];
+  const config = (value: object): { info: Record<string, string>; runtimeHandlers: never[] } => ({
+    info: { config: JSON.stringify(value) },
+    runtimeHandlers: [],
+  });
+
+  it.each([
+    { name: 'a machine with nothing', status: config({}), machine: none, gives: [] },
+    {
+      name: 'what the machine has',
+      status: config({}),
+      machine: all,
+      gives: [...limits, 'security.apparmor', 'security.selinux'],
+    },
+    {
+      name: 'what the runtime was told not to use',
+      status: config({ disableCgroup: true, disableApparmor: true, enableSelinux: false }),
+      machine: all,
+      gives: [],
+    },
+    {
+      name: 'runtimes that can be chosen, of older and newer versions',
+      status: {
+        ...config({ containerd: { runtimes: { runc: {}, kata: {} } } }),
+        runtimeHandlers: [{ name: '' }, { name: 'runc' }, { name: 'gvisor' }],
+      },
+      machine: none,
+      gives: ['runtime-class.gvisor', 'runtime-class.kata', 'runtime-class.runc'],
+    },
+    { name: 'nothing from what is no JSON', status: { info: { config: '{' }, runtimeHandlers: [] }, machine: none, gives: [] },
+    { name: 'nothing from JSON of another shape', status: config([{ containerd: 3 }]), machine: none, gives: [] },
+  ])('of $name', ({ status, machine, gives }) => {
+    expect(toCapabilities(status as never, machine, {})).toEqual([...plain, ...gives].sort());
+  });
+
+  it('privileges and directories of the machine are there when the operator allows them', () => {
+    const permissions = { allowedHostPaths: ['/srv'], allowPrivileged: true };
+    expect(toCapabilities(config({}), none, permissions)).toEqual([...plain, 'security.privileged', 'volumes.hostpath'].sort());
+    expect(toCapabilities(config({}), none, { allowedHostPaths: [], allowPrivileged: false })).toEqual(plain);
+  });
+});
+
+describe('what a machine has', () => {
+  let root: string;
+  beforeEach(() => void (root = mkdtempSync(path.join(tmpdir(), 'cloudless-root-'))));
+  afterEach(() => rmSync(root, { recursive: true, force: true }));
+  const write = (file: string, text: string): void => {
+    mkdirSync(path.dirname(path.join(root, file)), { recursive: true });
+    writeFileSync(path.join(root, file), text);
+  };
+  const read = (): object => {
+    const { controllers, ...rest } = readMachineFeatures(root);
+    return { ...rest, controllers: [...controllers] };
+  };
+
+  it('is nothing where nothing is', () => {
+    expect(read()).toEqual({ apparmor: false, selinux: false, controllers: [] });
+  });
+
+  it('is read from the files of the kernel, version 2 of control groups', () => {
+    write('sys/module/apparmor/parameters/enabled', 'Y\n');
+    write('sys/fs/selinux/enforce', '1');
+    write('proc/self/attr/current', 'unconfined_u:unconfined_r:unconfined_t:s0\0');
+    write('sys/fs/cgroup/cgroup.controllers', 'cpuset cpu io pids\n');
+    expect(read()).toEqual({ apparmor: true, selinux: true, controllers: ['cpu', 'pids'] });
+  });
+
+  it('is not what is switched off; version 1 of control groups', () => {
+    write('sys/module/apparmor/parameters/enabled', 'N\n');
+    write('sys/fs/selinux/enforce', '0');
+    write('proc/self/attr/current', 'kernel\0');
+    for (const name of ['cpu', 'memory']) write(`sys/fs/cgroup/${name}/tasks`, '');
+    expect(read()).toEqual({ apparmor: false, selinux: false, controllers: ['cpu', 'memory'] });
+  });
+});
+
+describe('a runtime that was restarted with another configuration', () => {
+  it('has other capabilities as soon as it answers again', async () => {
+    const { socketPath, logDirectory } = server;
+    const runtime = await openCriRuntime({
+      ...{ socketPath, logDirectory, owner: { cluster: 'c', node: 'n' }, clock: realClock, log: silentLog },
+      imageDirectory: server.home,
+      allowPrivileged: true,
+    });
+    try {
+      expect(runtime.capabilities()).toEqual(expect.arrayContaining(['runtime-class.runc', 'security.privileged']));
+      await server.away();
+      await expect(runtime.list()).rejects.toMatchObject({ kind: 'unavailable' });
+      expect(runtime.capabilities()).toContain('runtime-class.runc');
+      server.config = { containerd: { runtimes: { kata: {} } } };
+      await server.listen();
+      await runtime.list();
+      await until(() => runtime.capabilities().includes('runtime-class.kata'));
+      expect(runtime.capabilities()).not.toContain('runtime-class.runc');
+    } finally {
+      await runtime.close();
+    }
+  });
+});
+
+const itReal = WHY_NOT === undefined ? it : it.skip;
+itReal(`a real runtime is ready and gives its capabilities${WHY_NOT === undefined ? '' : ` (${WHY_NOT})`}`, async () => {
+  const { name, version, ready, notReady, capabilities } = await probeCriRuntime({ socketPath: SOCKET ?? '', clock: realClock });
+  expect({ name, ready, notReady }).toEqual({ name: expect.stringMatching(/containerd|cri-o/), ready: true, notReady: [] });
+  expect(version).toMatch(/\d+\.\d+/);
+  expect(capabilities).toEqual(expect.arrayContaining(['runtime.cri', 'limits.memory', 'limits.pids']));
+});

@@ -1,0 +1,158 @@
+import { spawn } from 'node:child_process';
+import { createSocket } from 'node:dgram';
+import { readFileSync } from 'node:fs';
+import { createServer, connect, type AddressInfo } from 'node:net';
+import { networkInterfaces } from 'node:os';
+import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
+import { sleep } from '@cloudless/base';
+import type { ContainerRequest, ContainerStatus } from '@cloudless/runtime';
+import { execIn, requestOf } from './testing/real-commands.js';
+import { openRealCriMachine, WHY_NOT, type RealCriMachine } from './testing/real-cri-machine.js';
+import { realClock } from './testing/system.js';
+
+const describeReal = WHY_NOT === undefined ? describe : describe.skip;
+const RETRY_MS = 50;
+
+let machine: RealCriMachine;
+const start = (script: string, overrides: Partial<ContainerRequest>): Promise<ContainerStatus> =>
+  machine.runtime.start(requestOf(script, overrides));
+const sh = async ({ containerId }: ContainerStatus, script: string): Promise<string> =>
+  (await execIn(machine.runtime, containerId, script)).text.trim();
+
+/** A port that was free a moment ago. */
+async function freePort(): Promise<number> {
+  const server = createServer();
+  await new Promise<void>((resolve) => server.listen(0, resolve));
+  const { port } = server.address() as AddressInfo;
+  await new Promise((resolve) => server.close(resolve));
+  return port;
+}
+
+/** What is read from a TCP port once somebody listens there. */
+async function tcpText(host: string, port: number): Promise<string> {
+  for (;;) {
+    const text = await new Promise<string>((resolve) => {
+      let all = '';
+      connect({ host, port })
+        .on('data', (part: Buffer) => (all += part.toString()))
+        .once('error', () => resolve(''))
+        .once('close', () => resolve(all));
+    });
+    if (text !== '') return text.trim();
+    await sleep(realClock, RETRY_MS);
+  }
+}
+
+/** What a UDP port answers, asked until it does. */
+async function udpText(host: string, port: number): Promise<string> {
+  const socket = createSocket('udp4');
+  const answer = new Promise<string>((resolve) => socket.once('message', (data) => resolve(data.toString().trim())));
+  let text: string | undefined;
+  void answer.then((found) => (text = found));
+  while (text === undefined) {
+    socket.send('hello\n', port, host);
+    await sleep(realClock, RETRY_MS);
+  }
+  socket.close();
+  return text;
+}
+
+/** An address of this machine that is not loopback. */
+function ownAddress(): string {
+  const found = Object.values(networkInterfaces())
+    .flatMap((all) => all ?? [])
+    .find(({ family, internal }) => family === 'IPv4' && !internal);
+  return found?.address ?? '127.0.0.1';
+}
+
+const says = (what: string, port = 80): string => `while :; do echo ${what} | nc -l -p ${port} > /dev/null; done`;
+
+describeReal(`networks of real containers${WHY_NOT === undefined ? '' : ` (${WHY_NOT})`}`, () => {
+  beforeEach(async () => {
+    machine = await openRealCriMachine();
+  });
+  afterEach(() => machine.dispose());
+
+  it('a port of the machine leads to the container; its endpoint is that of the pod', async () => {
+    const hostPort = await freePort();
+    const status = await start(says('web'), { ports: [{ name: 'http', port: 80, protocol: 'tcp', hostPort }] });
+    const [endpoint] = status.endpoints;
+    expect(status).toMatchObject({ ownCgroup: true, ownNetwork: true });
+    expect(endpoint).toMatchObject({ portName: 'http', port: 80 });
+    expect(await tcpText(endpoint?.ip ?? '', 80)).toBe('web');
+    expect(await tcpText(ownAddress(), hostPort)).toBe('web');
+  });
+
+  it('UDP too', async () => {
+    const hostPort = await freePort();
+    const { endpoints, pid } = await start('exec sleep 3600', { ports: [{ name: 'dns', port: 53, protocol: 'udp', hostPort }] });
+    // The image has no program that listens to UDP, so one of the machine does, in the network of the container.
+    const pong =
+      "require('dgram').createSocket('udp4').on('message', function (_, from) { this.send('pong', from.port, from.address) }).bind(53)";
+    const server = spawn('nsenter', ['--net', '--target', String(pid), process.execPath, '-e', pong], { stdio: 'ignore' });
+    try {
+      expect(await udpText(endpoints[0]?.ip ?? '', 53)).toBe('pong');
+      expect(await udpText(ownAddress(), hostPort)).toBe('pong');
+    } finally {
+      server.kill('SIGKILL');
+    }
+  });
+
+  it('a port of the machine passes from a container that has ended to the next', async () => {
+    const hostPort = await freePort();
+    const ports = [{ name: 'http', port: 80, protocol: 'tcp', hostPort }] as const;
+    const first = await start(says('first'), { ports });
+    expect(await tcpText(ownAddress(), hostPort)).toBe('first');
+    await expect(start(says('second'), { ports })).rejects.toMatchObject({
+      kind: 'exhausted',
+      message: `host port ${hostPort}/tcp of this node is taken by container ${first.containerId}`,
+    });
+    await machine.runtime.stop(first.containerId, 0);
+    await start(says('second'), { ports });
+    expect(await tcpText(ownAddress(), hostPort)).toBe('second');
+    expect(await machine.runtime.list()).toHaveLength(2);
+  });
+
+  it('a port that another program has is not taken from it', async () => {
+    const server = createServer();
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+    const { port: hostPort } = server.address() as AddressInfo;
+    await expect(start('', { ports: [{ name: 'http', port: 80, protocol: 'tcp', hostPort }] })).rejects.toMatchObject({
+      kind: 'exhausted',
+      message: `host port ${hostPort}/tcp of this node is in use by another program`,
+    });
+    expect(await machine.runtime.list()).toEqual([]);
+    await new Promise((resolve) => server.close(resolve));
+  });
+
+  it("the machine's own network: its interfaces, its name, its ports", async () => {
+    const port = await freePort();
+    const ports = [{ name: 'http', port, protocol: 'tcp' }] as const;
+    const status = await start(says('host', port), { ports, network: { hostNetwork: true } });
+    expect(status.endpoints).toEqual([{ portName: 'http', ip: '127.0.0.1', port }]);
+    expect([status.ownCgroup, status.ownNetwork]).toEqual([true, undefined]);
+    expect(await tcpText('127.0.0.1', port)).toBe('host');
+    expect(await sh(status, 'readlink /proc/self/ns/net')).toBe(await namespaceOfHere('net'));
+    expect(await sh(status, 'hostname')).toBe(readFileSync('/proc/sys/kernel/hostname', 'utf8').trim());
+    const [found] = await (await machine.reopen()).list();
+    expect(found).toEqual(status);
+  });
+
+  it('its own network otherwise, with a name of its own', async () => {
+    const status = await start('sleep 3600', {});
+    expect(await sh(status, 'readlink /proc/self/ns/net')).not.toBe(await namespaceOfHere('net'));
+    expect(await sh(status, 'hostname')).toBe(status.containerId.slice(0, 12));
+  });
+
+  it('name and name servers as asked', async () => {
+    const network = { hostname: 'shop-1', dnsServers: ['192.0.2.1', '2001:db8::1'] };
+    const status = await start('sleep 3600', { network });
+    expect(await sh(status, 'hostname; cat /etc/hostname')).toBe('shop-1\nshop-1');
+    expect(await sh(status, 'grep nameserver /etc/resolv.conf')).toBe('nameserver 192.0.2.1\nnameserver 2001:db8::1');
+  });
+});
+
+async function namespaceOfHere(kind: string): Promise<string> {
+  const { readlink } = await import('node:fs/promises');
+  return readlink(`/proc/self/ns/${kind}`);
+}

@@ -1,0 +1,38 @@
+import { existsSync, readFileSync } from 'node:fs';
+import path from 'node:path';
+
+/** What the kernel of this machine has, as far as containers are concerned. */
+export interface MachineFeatures {
+  /** AppArmor, or SELinux, is in use. */
+  readonly apparmor: boolean;
+  readonly selinux: boolean;
+  /** Controllers of control groups, of either version: `cpu`, `memory`, `pids`… */
+  readonly controllers: ReadonlySet<string>;
+}
+
+/** What limits need. */
+const CONTROLLERS = ['cpu', 'memory', 'pids'];
+
+/**
+ * Reads what this machine has. @param root - Directory that stands for `/`.
+ * @see Linux kernel, Documentation/admin-guide/LSM/apparmor.rst; cgroup-v2.rst, "cgroup.controllers"; selinux(8)
+ */
+export function readMachineFeatures(root = '/'): MachineFeatures {
+  const at = (name: string): string => path.join(root, name);
+  const v2 = new Set(readText(at('sys/fs/cgroup/cgroup.controllers')).trim().split(' '));
+  return {
+    apparmor: readText(at('sys/module/apparmor/parameters/enabled')).trim() === 'Y',
+    // Mounted with nothing loaded, every process is `kernel`.
+    selinux: existsSync(at('sys/fs/selinux/enforce')) && !readText(at('proc/self/attr/current')).startsWith('kernel'),
+    controllers: new Set(CONTROLLERS.filter((name) => v2.has(name) || existsSync(at(`sys/fs/cgroup/${name}`)))),
+  };
+}
+
+/** Empty for what is not there. */
+function readText(file: string): string {
+  try {
+    return readFileSync(file, 'utf8');
+  } catch {
+    return '';
+  }
+}

@@ -1,0 +1,62 @@
+import { spawn, type ChildProcess } from 'node:child_process';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { sleep } from '@cloudless/base';
+import { WHY_NOT } from './real-cri-machine.js';
+import { realClock } from './system.js';
+
+/** The configuration that containerds of tests are made from. */
+const CONFIG = process.env['CLOUDLESS_CRI_CONTAINERD_CONFIG'];
+/** Why tests with a containerd of their own cannot run; undefined: they can. */
+export const WHY_NO_OWN = WHY_NOT ?? (CONFIG === undefined ? 'CLOUDLESS_CRI_CONTAINERD_CONFIG is not set' : undefined);
+const RETRY_MS = 50;
+
+/** A containerd with images and state of its own, which a test may kill. */
+export class OwnContainerd {
+  readonly home = mkdtempSync(path.join(tmpdir(), 'cloudless-containerd-'));
+  readonly socketPath = path.join(this.home, 'cri.sock');
+  private process: ChildProcess;
+
+  constructor() {
+    const own = { root: path.join(this.home, 'root'), state: path.join(this.home, 'state'), address: this.socketPath };
+    let config = readFileSync(CONFIG ?? '', 'utf8');
+    for (const [key, value] of Object.entries(own))
+      config = config.replace(new RegExp(`^(\\s*${key} = ).*$`, 'm'), `$1"${value}"`);
+    writeFileSync(path.join(this.home, 'containerd.toml'), config);
+    this.process = this.spawn();
+  }
+
+  /** Makes a call until somebody answers. */
+  async answered<Result>(call: () => Promise<Result>): Promise<Result> {
+    for (;;) {
+      try {
+        return await call();
+      } catch (reason) {
+        if ((reason as { kind?: string }).kind !== 'unavailable') throw reason;
+        await sleep(realClock, RETRY_MS);
+      }
+    }
+  }
+
+  /** Resolves when it has ended. */
+  async kill(signal: 'SIGKILL' | 'SIGTERM' = 'SIGKILL'): Promise<void> {
+    const ended = new Promise((resolve) => this.process.once('exit', resolve));
+    this.process.kill(signal);
+    await ended;
+  }
+
+  /** After it was killed. */
+  restart(): void {
+    this.process = this.spawn();
+  }
+
+  async dispose(): Promise<void> {
+    await this.kill('SIGTERM');
+    rmSync(this.home, { recursive: true, force: true });
+  }
+
+  private spawn(): ChildProcess {
+    return spawn('containerd', ['--config', path.join(this.home, 'containerd.toml')], { stdio: 'ignore' });
+  }
+}

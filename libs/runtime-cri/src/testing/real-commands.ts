@@ -1,0 +1,42 @@
+import { createSeededRandom, randomHex, toContainerId, type ContainerId } from '@cloudless/base';
+import type { ContainerRequest, ContainerRuntime, ContainerStatus } from '@cloudless/runtime';
+import { TEST_IMAGE } from './real-cri-machine.js';
+import { realRandom } from './system.js';
+
+const random = createSeededRandom(Number(realRandom.next() * 2 ** 31));
+const never = new AbortController().signal;
+
+/** How a command in a container ended. */
+export interface Outcome {
+  readonly exitCode: number;
+  /** Both streams, in the order in which they were written. */
+  readonly text: string;
+}
+
+/** A request for a shell script in the test image, with a new id. */
+export function requestOf(script: string, overrides: Partial<ContainerRequest> = {}): ContainerRequest {
+  const containerId = toContainerId(randomHex(random, 32));
+  const command = ['/bin/sh', '-c', script];
+  return { containerId, labels: {}, image: TEST_IMAGE, command, args: [], env: {}, ports: [], limits: {}, ...overrides };
+}
+
+/** Starts a container that does nothing. */
+export function startIdle(runtime: ContainerRuntime, overrides: Partial<ContainerRequest> = {}): Promise<ContainerStatus> {
+  return runtime.start(requestOf('exec sleep 3600', overrides));
+}
+
+/** Runs a shell script in a container beside its main process. */
+export async function execIn(runtime: ContainerRuntime, containerId: ContainerId, script: string): Promise<Outcome> {
+  const parts: Uint8Array[] = [];
+  for await (const event of runtime.exec(containerId, { command: ['/bin/sh', '-c', `exec 2>&1\n${script}`] }, never)) {
+    if (event.kind === 'exited') return { exitCode: event.exitCode, text: Buffer.concat(parts).toString() };
+    parts.push(event.data);
+  }
+  throw new Error('the command did not end');
+}
+
+/** Fields of /proc/self/status as a process of the container's main user has them. */
+export async function selfStatus(runtime: ContainerRuntime, containerId: ContainerId): Promise<ReadonlyMap<string, string>> {
+  const { text } = await execIn(runtime, containerId, 'cat /proc/1/status');
+  return new Map(text.split('\n').map((line) => [line.split(':')[0] ?? '', (line.split(':')[1] ?? '').trim()]));
+}

@@ -1,0 +1,65 @@
+import { mkdirSync, mkdtempSync, realpathSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
+import { resolveHostPath } from './host-paths.js';
+
+let home: string;
+beforeEach(() => {
+  home = realpathSync(mkdtempSync(path.join(tmpdir(), 'cloudless-host-paths-')));
+  for (const directory of ['srv/data', 'agent/keys', 'other']) mkdirSync(path.join(home, directory), { recursive: true });
+  writeFileSync(path.join(home, 'srv/file'), '');
+  symlinkSync(path.join(home, 'srv'), path.join(home, 'link'));
+  symlinkSync(path.join(home, 'other'), path.join(home, 'srv/out'));
+  symlinkSync(path.join(home, 'agent'), path.join(home, 'srv/agent'));
+});
+afterEach(() => rmSync(home, { recursive: true, force: true }));
+
+const resolve = (name: string, allowed: readonly string[], readOnly = false): Promise<string> =>
+  resolveHostPath(
+    { name: 'v', path: path.join(home, name), readOnly },
+    { allowed: allowed.map((each) => path.join(home, each)), guarded: [path.join(home, 'agent')] },
+  );
+
+describe('a path of the machine', () => {
+  it.each([
+    { asked: 'srv/data', allowed: ['srv'], real: 'srv/data' },
+    { asked: 'srv', allowed: ['srv'], real: 'srv' },
+    { asked: 'srv/file', allowed: ['other', 'srv'], real: 'srv/file' },
+    { asked: 'link/data', allowed: ['srv'], real: 'srv/data' },
+    { asked: 'srv/data', allowed: ['link'], real: 'srv/data' },
+    { asked: 'srv/out', allowed: ['srv', 'other'], real: 'other' },
+  ])('$asked, where $allowed may be had, is mounted as $real', async ({ asked, allowed, real }) => {
+    expect(await resolve(asked, allowed)).toBe(path.join(home, real));
+  });
+
+  it.each([
+    { asked: 'srv/data', allowed: [], says: 'is not below' },
+    { asked: 'srv', allowed: ['srv/data'], says: 'is not below' },
+    { asked: 'srv/data', allowed: ['srv/da'], says: 'is not below' },
+    { asked: 'srv/out', allowed: ['srv'], says: 'other, which is not below' },
+    { asked: 'srv/none', allowed: ['srv'], says: 'is not on this node: make it there first' },
+    { asked: 'agent', allowed: [''], says: 'is never given to containers' },
+    { asked: 'agent/keys', allowed: [''], says: 'is never given to containers' },
+    { asked: '', allowed: [''], says: 'is never given to containers' },
+    { asked: 'srv/agent', allowed: ['srv', ''], says: 'agent, which is never given to containers' },
+  ])('$asked, where $allowed may be had, is refused: $says', async ({ asked, allowed, says }) => {
+    await expect(resolve(asked, allowed)).rejects.toMatchObject({ kind: 'precondition', message: expect.stringContaining(says) });
+  });
+
+  it('must be absolute', async () => {
+    await expect(
+      resolveHostPath({ name: 'v', path: 'srv', readOnly: false }, { allowed: ['/'], guarded: [] }),
+    ).rejects.toMatchObject({ kind: 'invalid', message: 'volumes.v: "srv" must be an absolute path' });
+  });
+
+  it('with another file system below cannot be read-only as a whole', async () => {
+    const asked = { name: 'v', path: '/sys', readOnly: true }; // holds /sys/fs/cgroup wherever these tests run
+    const rules = { allowed: ['/sys'], guarded: [] };
+    expect(await resolveHostPath({ ...asked, readOnly: false }, rules)).toBe('/sys');
+    await expect(resolveHostPath(asked, rules)).rejects.toMatchObject({
+      kind: 'precondition',
+      message: expect.stringMatching(/^volumes\.v: \/sys cannot be read-only as a whole, as \/sys\/\S+ is mounted below it/),
+    });
+  });
+});

@@ -1,0 +1,51 @@
+import { posix } from 'node:path';
+import { CloudlessError } from '@cloudless/base';
+import type { VolumeRequest } from '@cloudless/runtime';
+import type { Mount } from '../gen/runtime/v1/api_pb.js';
+
+/** What a runtime is asked to mount; always so that mounts made later on one side do not show on the other. */
+export type PlannedMount = Pick<Mount, 'containerPath' | 'hostPath' | 'readonly' | 'selinuxRelabel'>;
+
+/** Made by the runtime itself; below `/proc` and `/sys` nothing of the kernel's must be covered. */
+const TAKEN = ['/', '/dev', '/proc', '/sys'];
+const TAKEN_WITH_ALL_BELOW = ['/proc', '/sys'];
+
+/** @throws kind `invalid`, naming the volume, for a place where nothing can be mounted, and for two of one name or place. */
+export function checkMountPaths(volumes: readonly VolumeRequest[]): void {
+  const names = new Set<string>();
+  const places = new Set<string>();
+  for (const { name, mountPath } of volumes) {
+    const wrong = (message: string): CloudlessError => new CloudlessError('invalid', `volumes.${name}: ${message}`);
+    if (!/^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/.test(name)) throw wrong('the name is no DNS label');
+    if (names.has(name)) throw wrong('there are two of this name');
+    names.add(name);
+    const place = straight(mountPath);
+    if (!mountPath.startsWith('/') || mountPath.includes('\0') || mountPath.split('/').includes('..')) {
+      throw wrong(`mountPath ${JSON.stringify(mountPath)} must be an absolute path without ".."`);
+    }
+    if (TAKEN.includes(place) || TAKEN_WITH_ALL_BELOW.some((taken) => isWithin(place, taken))) {
+      throw wrong(`nothing can be mounted at ${place}`);
+    }
+    if (places.has(place)) throw wrong(`there are two for ${place}`);
+    places.add(place);
+  }
+}
+
+/** In the order in which they are to be mounted: what is below another comes after it, or it would be covered. */
+export function inMountOrder(volumes: readonly VolumeRequest[]): readonly VolumeRequest[] {
+  return volumes
+    .map((volume) => ({ ...volume, mountPath: straight(volume.mountPath) }))
+    .sort((a, b) => a.mountPath.split('/').length - b.mountPath.split('/').length);
+}
+
+/** Whether a path is this directory or below it; both straight. */
+export function isWithin(place: string, directory: string): boolean {
+  return directory === '/' || place === directory || place.startsWith(`${directory}/`);
+}
+
+function straight(text: string): string {
+  return posix
+    .normalize(text)
+    .replace(/(?<=.)\/$/, '')
+    .replace(/^\/\//, '/');
+}

@@ -1,0 +1,81 @@
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
+import { makeBelow } from './make-below.js';
+import { mountsWithin } from './mount-table.js';
+import { removeTree } from './remove-tree.js';
+
+let home: string;
+let tree: string;
+beforeEach(() => {
+  home = mkdtempSync(path.join(tmpdir(), 'cloudless-tree-'));
+  tree = path.join(home, 'tree');
+  mkdirSync(tree);
+});
+afterEach(() => rmSync(home, { recursive: true, force: true }));
+
+describe('removing what containers left', () => {
+  it('takes all below and follows no symbolic link', async () => {
+    const outside = path.join(home, 'outside');
+    mkdirSync(outside);
+    writeFileSync(path.join(outside, 'kept'), '');
+    symlinkSync(outside, path.join(tree, 'link'));
+    mkdirSync(path.join(tree, 'a/b'), { recursive: true });
+    await removeTree(tree);
+    expect([existsSync(tree), readdirSync(outside)]).toEqual([false, ['kept']]);
+    await removeTree(tree); // again is no error
+  });
+
+  it('a link in place of the directory itself goes, not what it leads to', async () => {
+    symlinkSync(tree, path.join(home, 'link'));
+    await removeTree(path.join(home, 'link'));
+    expect(readdirSync(home)).toEqual(['tree']);
+  });
+
+  it('takes paths that are longer than a system call takes', async () => {
+    const chain = Array.from({ length: 15 }, () => 'd'.repeat(200)).join('/');
+    const second = path.join(home, 'second');
+    mkdirSync(path.join(tree, chain), { recursive: true });
+    mkdirSync(path.join(second, chain), { recursive: true });
+    renameSync(second, path.join(tree, chain, 'second'));
+    await removeTree(tree);
+    expect(existsSync(tree)).toBe(false);
+  });
+});
+
+describe('the table of mounts', () => {
+  const table = [
+    '22 1 0:21 / / rw - ext4 /dev/sda rw',
+    '23 22 0:22 / /srv/a\\040b rw,relatime shared:5 - tmpfs tmpfs rw',
+    '24 22 0:23 / /srvx rw - tmpfs tmpfs rw',
+    '',
+  ].join('\n');
+
+  it.each([
+    { directory: '/', found: ['/', '/srv/a b', '/srvx'] },
+    { directory: '/srv', found: ['/srv/a b'] },
+    { directory: '/srv/a b', found: ['/srv/a b'] },
+    { directory: '/home', found: [] },
+  ])('below $directory: $found', ({ directory, found }) => {
+    expect(mountsWithin(directory, table)).toEqual(found);
+  });
+});
+
+describe('places for mounts', () => {
+  it('are made one below the other, or taken as they are', async () => {
+    mkdirSync(path.join(tree, 'a'));
+    await makeBelow(tree, ['a', 'b', 'c']);
+    await makeBelow(tree, ['a', 'b', 'c']);
+    expect(existsSync(path.join(tree, 'a/b/c'))).toBe(true);
+  });
+
+  it.each(['directory', 'file', 'nothing'])('are not made behind a symbolic link to a %s', async (kind) => {
+    const outside = path.join(home, 'outside');
+    if (kind === 'directory') mkdirSync(outside);
+    if (kind === 'file') writeFileSync(outside, '');
+    symlinkSync(outside, path.join(tree, 'a'));
+    await makeBelow(tree, ['a', 'b']);
+    expect(existsSync(path.join(outside, 'b'))).toBe(false);
+  });
+});

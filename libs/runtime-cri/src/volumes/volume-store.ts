@@ -1,0 +1,113 @@
+import { existsSync } from 'node:fs';
+import { chmod, mkdir, readdir, stat, utimes } from 'node:fs/promises';
+import path from 'node:path';
+import { CloudlessError, errorMessageOf } from '@cloudless/base';
+import type { ContainerRequest, VolumeRequest } from '@cloudless/runtime';
+import { groupOf } from '../containers/labels.js';
+import { resolveHostPath, type HostPathRules } from './host-paths.js';
+import { makeBelow } from './make-below.js';
+import { inMountOrder, isWithin, type PlannedMount } from './mount-paths.js';
+import { removeTree } from './remove-tree.js';
+
+/** Any user of a container may write there, as in Kubernetes; no user of the machine comes so far. */
+const VOLUME_MODE = 0o777;
+const OWN_MODE = 0o700;
+/** A name that is one step of a path. */
+const STEP = /^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$/;
+
+/** Directories of this machine that containers find mounted. */
+export class VolumeStore {
+  constructor(
+    /** Absolute path; nobody else may keep anything there. */
+    private readonly directory: string,
+    private readonly rules: HostPathRules,
+    /** Wall-clock milliseconds. */
+    private readonly wallTime: () => number,
+  ) {}
+
+  /**
+   * Makes what is not there yet.
+   * @returns The mounts of a request in their order.
+   * @throws kind `invalid` or `precondition` for a path of the machine that is not to be had, `exhausted` when the disk is full.
+   */
+  async mountsOf(request: ContainerRequest): Promise<readonly PlannedMount[]> {
+    const volumes = inMountOrder(request.volumes ?? []);
+    const mounts: PlannedMount[] = [];
+    for (const volume of volumes) mounts.push(await this.mountOf(volume, request));
+    await this.makeMountPoints(mounts);
+    return mounts;
+  }
+
+  /** Groups that have empty directories here, with when the newest start of one was, wall-clock milliseconds. */
+  async groups(): Promise<readonly { readonly group: string; readonly usedAtMs: number }[]> {
+    const found = await readdir(this.emptyRoot).catch(() => []);
+    return Promise.all(
+      found.map(async (group) => ({
+        group,
+        usedAtMs: (await stat(path.join(this.emptyRoot, group)).catch(() => undefined))?.mtimeMs ?? 0,
+      })),
+    );
+  }
+
+  /** Whether a group has empty directories. */
+  hasGroup(group: string): boolean {
+    return STEP.test(group) && existsSync(path.join(this.emptyRoot, group));
+  }
+
+  /** Removes the empty directories of a group with what is in them. Unknown is no error. */
+  async removeGroup(group: string): Promise<void> {
+    if (STEP.test(group)) await removeTree(path.join(this.emptyRoot, group));
+  }
+
+  private get emptyRoot(): string {
+    return path.join(this.directory, 'empty');
+  }
+
+  private async mountOf({ name, mountPath, readOnly, source }: VolumeRequest, request: ContainerRequest): Promise<PlannedMount> {
+    const mount = (hostPath: string, selinuxRelabel: boolean): PlannedMount => ({
+      ...{ containerPath: mountPath, hostPath, readonly: readOnly, selinuxRelabel },
+    });
+    switch (source.kind) {
+      case 'hostPath':
+        return mount(await resolveHostPath({ name, readOnly, path: source.path }, this.rules), false);
+      case 'emptyDir': {
+        const group = groupOf(request);
+        const made = await this.make(name, ['empty', group, name]);
+        const usedAt = this.wallTime() / 1_000;
+        await utimes(path.join(this.emptyRoot, group), usedAt, usedAt);
+        return mount(made, true);
+      }
+      case 'named':
+        return mount(await this.make(name, ['named', source.namespace, source.workload, source.name]), true);
+    }
+  }
+
+  private async make(volume: string, steps: readonly string[]): Promise<string> {
+    const wrong = steps.find((step) => !STEP.test(step));
+    if (wrong !== undefined) {
+      throw new CloudlessError('invalid', `volumes.${volume}: ${JSON.stringify(wrong)} cannot name a directory`);
+    }
+    const made = path.join(this.directory, ...steps);
+    try {
+      await mkdir(path.dirname(made), { recursive: true, mode: OWN_MODE });
+      await mkdir(made);
+      await chmod(made, VOLUME_MODE); // whatever the mask of this process is
+    } catch (reason) {
+      const { code } = reason as NodeJS.ErrnoException;
+      if (code !== 'EEXIST') {
+        const kind = code === 'ENOSPC' || code === 'EDQUOT' ? 'exhausted' : 'precondition';
+        throw new CloudlessError(kind, `volumes.${volume}: ${made} cannot be made: ${errorMessageOf(reason)}`, { cause: reason });
+      }
+    }
+    return made;
+  }
+
+  /** Nothing can be made in a read-only mount, so what is to stand in one is made before, where it is a directory of ours. */
+  private async makeMountPoints(mounts: readonly PlannedMount[]): Promise<void> {
+    for (const [index, { containerPath }] of mounts.entries()) {
+      const around = mounts.slice(0, index).findLast((mount) => isWithin(containerPath, mount.containerPath));
+      if (around === undefined || !around.readonly || !isWithin(around.hostPath, this.directory)) continue;
+      await makeBelow(around.hostPath, path.posix.relative(around.containerPath, containerPath).split('/'));
+    }
+  }
+}

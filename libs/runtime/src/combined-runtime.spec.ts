@@ -1,0 +1,230 @@
+import { CloudlessError, createSeededRandom, randomHex, silentLog, toContainerId, type ContainerId } from '@cloudless/base';
+import { ManualClock, settle } from '@cloudless/base/testing';
+import { combineRuntimes, type CombinedRuntime } from './combined-runtime.js';
+import type { ContainerEvent, ContainerRequest, ContainerRuntime } from './container-runtime.js';
+import { createFakeRuntime, type FakeRuntime } from './testing/index.js';
+
+const random = createSeededRandom(5);
+const away = (): CloudlessError => new CloudlessError('unavailable', 'no container runtime answers');
+
+/** A runtime that can go away and come back, with what runs on it. */
+class Absent {
+  isAway = false;
+  private current: FakeRuntime;
+
+  constructor(readonly fake: FakeRuntime) {
+    this.current = fake;
+  }
+
+  readonly runtime: ContainerRuntime = new Proxy({} as ContainerRuntime, {
+    get: (_, name: keyof ContainerRuntime) => {
+      const value = this.current[name];
+      if (typeof value !== 'function') return value;
+      return (...given: unknown[]): unknown => {
+        if (this.isAway && name !== 'capabilities' && name !== 'close') throw away();
+        return (value as (...all: unknown[]) => unknown).apply(this.current, given);
+      };
+    },
+  });
+
+  async leave(): Promise<void> {
+    this.isAway = true;
+    this.current = await this.current.reopen(); // whoever listens is told
+  }
+}
+
+let clock: ManualClock;
+let processes: Absent;
+let containers: Absent;
+let runtime: CombinedRuntime;
+let stop: AbortController;
+let events: ContainerEvent[];
+
+beforeEach(() => {
+  clock = new ManualClock();
+  processes = new Absent(createFakeRuntime({ clock, capabilities: ['runtime.process', 'exec.tty'] }));
+  containers = new Absent(createFakeRuntime({ clock, capabilities: ['runtime.cri', 'exec.tty', 'limits.memory'] }));
+  runtime = combineRuntimes({
+    processes: processes.runtime,
+    containers: containers.runtime,
+    clock,
+    random: createSeededRandom(1),
+    log: silentLog,
+  });
+  stop = new AbortController();
+  events = [];
+});
+afterEach(async () => {
+  stop.abort();
+  await runtime.close();
+  await settle();
+  expect(clock.pendingTimers).toBe(0);
+});
+
+const aRequest = (overrides: Partial<ContainerRequest> = {}): ContainerRequest => ({
+  containerId: toContainerId(randomHex(random, 32)),
+  labels: {},
+  command: ['server'],
+  args: [],
+  env: {},
+  ports: [],
+  limits: {},
+  ...overrides,
+});
+const start = async (image?: string): Promise<ContainerId> =>
+  (await runtime.start(aRequest(image === undefined ? {} : { image }))).containerId;
+/** Hears of everything from now on. */
+const listen = async (): Promise<void> => {
+  const stream = runtime.events(stop.signal);
+  await runtime.list();
+  void (async () => {
+    for await (const event of stream) events.push(event);
+  })().catch(() => undefined);
+  await settle();
+  events = [];
+};
+const seen = (): readonly unknown[] => events.map(({ kind, status }) => [kind, status.containerId, status.reason]);
+
+it('sends images to the one runtime and everything else to the other, and can what either can', async () => {
+  const image = await start('nginx');
+  const process = await start();
+  expect((await containers.fake.list()).map(({ containerId }) => containerId)).toEqual([image]);
+  expect((await processes.fake.list()).map(({ containerId }) => containerId)).toEqual([process]);
+  expect((await runtime.list()).map(({ containerId, runtime: name }) => [name, containerId])).toEqual([
+    ['process', process],
+    ['cri', image],
+  ]);
+  expect(runtime.capabilities()).toEqual(['runtime.process', 'exec.tty', 'runtime.cri', 'limits.memory']);
+  expect([runtime.name, await runtime.version()]).toEqual(['process+cri', 'process fake, cri fake']);
+});
+
+it('finds what another instance has started', async () => {
+  const image = await containers.fake.start(aRequest({ image: 'nginx' }));
+  expect(await runtime.stop(image.containerId, 0)).toMatchObject({ phase: 'exited' });
+});
+
+it.each([
+  ['stop', (id: ContainerId) => runtime.stop(id, 0)],
+  [
+    'exec',
+    (id: ContainerId) =>
+      runtime
+        .exec(id, { command: ['true'] }, stop.signal)
+        [Symbol.asyncIterator]()
+        .next(),
+  ],
+  ['logs', (id: ContainerId) => runtime.logs(id, { follow: false }, stop.signal)[Symbol.asyncIterator]().next()],
+] as const)('%s: an unknown id is unknown only when both have said so', async (_, call) => {
+  const unknown = aRequest().containerId;
+  await expect(call(unknown)).rejects.toMatchObject({ kind: 'notFound' });
+  await containers.leave();
+  await expect(call(unknown)).rejects.toMatchObject({ kind: 'unavailable' });
+});
+
+it('refuses an id that the other one has', async () => {
+  const request = aRequest();
+  await runtime.start(request);
+  await expect(runtime.start({ ...request, image: 'nginx' })).rejects.toMatchObject({ kind: 'exists' });
+});
+
+it('lists nothing as long as one of the two was never seen: its containers would be taken for lost', async () => {
+  containers.isAway = true;
+  await start();
+  await expect(runtime.list()).rejects.toMatchObject({ kind: 'unavailable' });
+  containers.isAway = false;
+  expect(await runtime.list()).toHaveLength(1);
+});
+
+describe('while the containers are away', () => {
+  let image: ContainerId;
+  let other: ContainerId;
+  let process: ContainerId;
+  beforeEach(async () => {
+    [image, other, process] = [await start('nginx'), await start('redis'), await start()];
+    await listen();
+    await containers.leave();
+    await settle();
+  });
+
+  it('they are listed as last seen, and refuse calls; processes go on', async () => {
+    expect((await runtime.list()).map(({ containerId, phase }) => [containerId, phase])).toEqual([
+      [process, 'running'],
+      [image, 'running'],
+      [other, 'running'],
+    ]);
+    await expect(runtime.stop(image, 0)).rejects.toMatchObject({ kind: 'unavailable' });
+    await expect(runtime.start(aRequest({ image: 'nginx' }))).rejects.toMatchObject({ kind: 'unavailable' });
+    processes.fake.machine.exit(process, 3);
+    await settle();
+    expect(seen()).toEqual([['exited', process, 'exit code 3']]);
+    expect(await start()).toBeDefined();
+  });
+
+  it('what changed is told when they are back: ended, gone, started by others; and nothing of what did not', async () => {
+    const same = other;
+    const { machine } = containers.fake;
+    machine.exit(image, 7);
+    const vanished = await (async () => {
+      containers.isAway = false;
+      await clock.advance(60_000);
+      const id = await start('postgres');
+      await settle();
+      await containers.leave();
+      await settle();
+      return id;
+    })();
+    expect(seen()).toEqual([
+      ['exited', image, 'exit code 7'],
+      ['started', vanished, undefined],
+    ]);
+    events = [];
+    machine.lose(vanished);
+    containers.isAway = false;
+    await clock.advance(60_000);
+    expect(seen()).toEqual([['exited', vanished, 'lost: the runtime does not know it any more']]);
+    expect((await runtime.list()).map(({ containerId }) => containerId)).toEqual([process, image, same]);
+    events = [];
+    machine.exit(same, 1);
+    await settle();
+    expect(seen()).toEqual([['exited', same, 'exit code 1']]);
+  });
+
+  it('the first list after they are back tells the changes too, once', async () => {
+    containers.fake.machine.exit(image, 7);
+    containers.isAway = false;
+    await runtime.list();
+    await settle();
+    expect(seen()).toEqual([['exited', image, 'exit code 7']]);
+    await clock.advance(60_000);
+    expect(seen()).toHaveLength(1);
+  });
+});
+
+it('tells nothing of what was there before, and all that comes after', async () => {
+  const { containerId } = await containers.fake.start(aRequest({ image: 'nginx' }));
+  const stream = runtime.events(stop.signal)[Symbol.asyncIterator]();
+  await runtime.list();
+  await settle();
+  containers.fake.machine.exit(containerId, 3);
+  expect(await stream.next()).toMatchObject({ value: { kind: 'exited', status: { containerId, exitCode: 3, runtime: 'cri' } } });
+});
+
+it('loses no exit that comes before anybody has seen a list', async () => {
+  const { containerId } = await containers.fake.start(aRequest({ image: 'nginx' }));
+  const list = containers.fake.list.bind(containers.fake);
+  containers.fake.list = async () => {
+    await settle();
+    return list(); // shows it as ended, and so does not tell of it
+  };
+  const stream = runtime.events(stop.signal)[Symbol.asyncIterator]();
+  containers.fake.machine.exit(containerId, 3);
+  expect(await stream.next()).toMatchObject({ value: { kind: 'exited', status: { containerId } } });
+});
+
+it('letGo leaves both runtimes open', async () => {
+  await listen();
+  const image = await start('nginx');
+  runtime.letGo();
+  expect(await containers.fake.stop(image, 0)).toMatchObject({ phase: 'exited' });
+  await expect(runtime.events(stop.signal)[Symbol.asyncIterator]().next()).rejects.toMatchObject({ kind: 'unavailable' });
+});

@@ -1,0 +1,223 @@
+import {
+  backoffDelayMs,
+  CloudlessError,
+  errorFields,
+  errorKindOf,
+  sleep,
+  type BackoffPolicy,
+  type Clock,
+  type ContainerId,
+  type Log,
+  type Random,
+  type StopSignal,
+} from '@cloudless/base';
+import { KnownContainers } from './known-containers.js';
+import { PushQueue } from './push-queue.js';
+import type {
+  ContainerEvent,
+  ContainerLease,
+  ContainerRequest,
+  ContainerRuntime,
+  ContainerStatus,
+  ExecEvent,
+  ExecRequest,
+  LogLine,
+  LogRequest,
+  StartProgress,
+} from './container-runtime.js';
+
+/** Needs of {@link combineRuntimes}. */
+export interface CombinedRuntimeOptions {
+  /** Runs what has no image. */
+  readonly processes: ContainerRuntime;
+  /** Runs images. */
+  readonly containers: ContainerRuntime;
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly log: Log;
+}
+
+/** A reader of events this far behind is cut off. */
+const EVENT_LIMIT = 10_000;
+/** A part that went away is asked again, ever more slowly. */
+const AWAY: BackoffPolicy = { firstMs: 50, maxMs: 5_000, jitter: 0.2 };
+
+/**
+ * Two runtimes as one: images go to one of them, everything else to the other. When one is away the other works on: what the one
+ * had is listed as it was last seen, calls about it fail with kind `unavailable`, and when it is back, what changed meanwhile comes
+ * as events. So `events` does not end when a part goes away; and `list` fails only as long as a part has never been seen.
+ */
+export function combineRuntimes(options: CombinedRuntimeOptions): CombinedRuntime {
+  return new TwoRuntimes(options);
+}
+
+/** Two runtimes as one. */
+export interface CombinedRuntime extends ContainerRuntime {
+  /** As `close`, and leaves both open for who has them. */
+  letGo(): void;
+}
+
+/** One of the two, and what it is known to have. */
+interface Part {
+  readonly runtime: ContainerRuntime;
+  readonly known: KnownContainers;
+}
+
+class TwoRuntimes implements CombinedRuntime {
+  readonly name: string;
+  private readonly parts: readonly [Part, Part];
+  private readonly listeners = new Set<PushQueue<ContainerEvent>>();
+  private readonly closing = new AbortController();
+  private listening = false;
+
+  constructor(private readonly options: CombinedRuntimeOptions) {
+    const { processes, containers } = options;
+    const tell = (event: ContainerEvent): void => {
+      for (const queue of [...this.listeners]) queue.push(event);
+    };
+    const partOf = (runtime: ContainerRuntime): Part => ({
+      runtime,
+      known: new KnownContainers(runtime.name, tell, () => options.clock.wallTime()),
+    });
+    this.parts = [partOf(processes), partOf(containers)];
+    this.name = this.parts.map(({ runtime }) => runtime.name).join('+');
+  }
+
+  async version(): Promise<string> {
+    const versions = await Promise.all(this.parts.map(async ({ runtime }) => `${runtime.name} ${await runtime.version()}`));
+    return versions.join(', ');
+  }
+
+  capabilities(): readonly string[] {
+    return [...new Set(this.parts.flatMap(({ runtime }) => runtime.capabilities()))];
+  }
+
+  prepare(request: ContainerRequest, progress: (step: StartProgress) => void, signal: StopSignal): Promise<void> {
+    return this.partFor(request).runtime.prepare(request, progress, signal);
+  }
+
+  async start(request: ContainerRequest): Promise<ContainerStatus> {
+    if (this.parts.some(({ known }) => known.has(request.containerId))) {
+      throw new CloudlessError('exists', `container ${request.containerId} exists`);
+    }
+    const { runtime, known } = this.partFor(request);
+    return known.take(await runtime.start(request));
+  }
+
+  async stop(containerId: ContainerId, graceMs: number): Promise<ContainerStatus> {
+    const { runtime, known } = await this.partOf(containerId);
+    return known.take(await runtime.stop(containerId, graceMs));
+  }
+
+  async renew(leases: ReadonlyMap<ContainerId, ContainerLease | undefined>): Promise<void> {
+    for (const { runtime, known } of this.parts) {
+      const own = new Map([...leases].filter(([containerId]) => known.has(containerId)));
+      if (own.size > 0) await runtime.renew(own);
+    }
+  }
+
+  async remove(containerId: ContainerId): Promise<void> {
+    const { runtime, known } = await this.partOf(containerId);
+    await runtime.remove(containerId);
+    known.forget(containerId);
+  }
+
+  async list(): Promise<readonly ContainerStatus[]> {
+    const lists = await Promise.all(this.parts.map((part) => this.listOf(part)));
+    return lists.flat();
+  }
+
+  events(signal: StopSignal): AsyncIterable<ContainerEvent> {
+    const queue: PushQueue<ContainerEvent> = new PushQueue<ContainerEvent>({
+      limit: EVENT_LIMIT,
+      signal,
+      onClose: () => queueMicrotask(() => this.listeners.delete(queue)),
+    });
+    if (this.closing.signal.aborted) queue.fail(closedError());
+    else if (!signal.aborted) this.listeners.add(queue);
+    if (!this.listening && !this.closing.signal.aborted) {
+      this.listening = true;
+      for (const part of this.parts) void this.follow(part);
+    }
+    return queue;
+  }
+
+  async *logs(containerId: ContainerId, request: LogRequest, signal: StopSignal): AsyncGenerator<LogLine> {
+    yield* (await this.partOf(containerId)).runtime.logs(containerId, request, signal);
+  }
+
+  async *exec(containerId: ContainerId, request: ExecRequest, signal: StopSignal): AsyncGenerator<ExecEvent> {
+    yield* (await this.partOf(containerId)).runtime.exec(containerId, request, signal);
+  }
+
+  letGo(): void {
+    this.closing.abort();
+    for (const queue of [...this.listeners]) queue.fail(closedError());
+  }
+
+  async close(): Promise<void> {
+    this.letGo();
+    await Promise.all(this.parts.map(({ runtime }) => runtime.close()));
+  }
+
+  private partFor({ image }: ContainerRequest): Part {
+    const [processes, containers] = this.parts;
+    return image === undefined ? processes : containers;
+  }
+
+  /** @throws kind `unavailable` when it may be one of a part that is away. One that nobody has is for the processes to refuse. */
+  private async partOf(containerId: ContainerId): Promise<Part> {
+    const seen = this.parts.find(({ known }) => known.has(containerId));
+    if (seen !== undefined) return seen;
+    const looks = await Promise.allSettled(this.parts.map((part) => this.look(part)));
+    const found = this.parts.find(({ known }) => known.has(containerId));
+    if (found !== undefined) return found;
+    for (const look of looks) if (look.status === 'rejected') throw look.reason;
+    return this.parts[0];
+  }
+
+  private async listOf(part: Part): Promise<readonly ContainerStatus[]> {
+    try {
+      return await this.look(part);
+    } catch (reason) {
+      if (!part.known.isComplete || errorKindOf(reason) !== 'unavailable' || this.closing.signal.aborted) throw reason;
+      return part.known.all();
+    }
+  }
+
+  private async look({ runtime, known }: Part): Promise<readonly ContainerStatus[]> {
+    const mark = known.mark();
+    return known.compare(await runtime.list(), mark);
+  }
+
+  /** Hears what happens in one part, as long as this lives. */
+  private async follow(part: Part): Promise<void> {
+    const { clock, random, log } = this.options;
+    const { signal } = this.closing;
+    let failures = 0;
+    while (!signal.aborted) {
+      const round = new AbortController();
+      const endRound = (): void => round.abort();
+      signal.addEventListener('abort', endRound, { once: true });
+      try {
+        const events = part.runtime.events(round.signal); // from here on no change is missed
+        await this.look(part);
+        if (failures > 0) log.info('runtime is back', { runtime: part.runtime.name });
+        failures = 0;
+        for await (const { status } of events) part.known.take(status, true);
+      } catch (reason) {
+        if (failures === 0 && !signal.aborted)
+          log.warn('runtime is away', { runtime: part.runtime.name, ...errorFields(reason) });
+      } finally {
+        signal.removeEventListener('abort', endRound);
+        round.abort();
+      }
+      failures += 1;
+      await sleep(clock, backoffDelayMs(AWAY, failures, random), signal).catch(() => undefined);
+    }
+  }
+}
+
+function closedError(): CloudlessError {
+  return new CloudlessError('unavailable', 'this runtime is closed');
+}

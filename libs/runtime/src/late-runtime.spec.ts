@@ -1,0 +1,94 @@
+import { CloudlessError, createSeededRandom, randomHex, toContainerId } from '@cloudless/base';
+import { ManualClock, settle } from '@cloudless/base/testing';
+import type { ContainerRequest } from './container-runtime.js';
+import { LateRuntime } from './late-runtime.js';
+import { createFakeRuntime, type FakeRuntime } from './testing/index.js';
+
+const aRequest = (): ContainerRequest => ({
+  containerId: toContainerId(randomHex(createSeededRandom(3), 32)),
+  labels: {},
+  image: 'nginx',
+  command: [],
+  args: [],
+  env: {},
+  ports: [],
+  limits: {},
+});
+const never = new AbortController().signal;
+
+describe('a late runtime', () => {
+  let fake: FakeRuntime;
+  let failure: CloudlessError | undefined;
+  let owners: string[];
+  let runtime: LateRuntime;
+  beforeEach(() => {
+    fake = createFakeRuntime({ clock: new ManualClock(), capabilities: ['runtime.cri', 'exec.tty'] });
+    failure = undefined;
+    owners = [];
+    runtime = new LateRuntime({
+      name: 'cri',
+      version: 'containerd 1.6.20',
+      capabilities: ['runtime.cri'],
+      open: async (owner) => {
+        owners.push(owner);
+        if (failure !== undefined) throw failure;
+        return fake;
+      },
+    });
+  });
+
+  it('is there and empty until its owner is known', async () => {
+    expect([runtime.name, await runtime.version(), runtime.capabilities()]).toEqual([
+      'cri',
+      'containerd 1.6.20',
+      ['runtime.cri'],
+    ]);
+    expect(await runtime.list()).toEqual([]);
+    await expect(runtime.start(aRequest())).rejects.toThrow('belongs to no cluster');
+    await expect(runtime.stop(aRequest().containerId, 0)).rejects.toMatchObject({ kind: 'notFound' });
+    await runtime.remove(aRequest().containerId);
+    expect(owners).toEqual([]);
+  });
+
+  it('is what is opened for its owner, whose capabilities it then has', async () => {
+    await runtime.begin('home');
+    await runtime.begin('home');
+    expect([owners, runtime.capabilities(), await runtime.version()]).toEqual([['home'], ['runtime.cri', 'exec.tty'], 'fake']);
+    await runtime.start(aRequest());
+    expect(await fake.list()).toHaveLength(1);
+  });
+
+  it('who listened before hears of what was there, and of what comes', async () => {
+    const { containerId } = await fake.start(aRequest());
+    const events = runtime.events(never)[Symbol.asyncIterator]();
+    const first = events.next();
+    await runtime.begin('home');
+    expect(await first).toMatchObject({ value: { kind: 'started', status: { containerId } } });
+    fake.machine.exit(containerId, 0);
+    expect(await events.next()).toMatchObject({ value: { kind: 'exited', status: { containerId } } });
+  });
+
+  it('fails as it cannot be opened, and is opened by the next call that finds it possible', async () => {
+    failure = new CloudlessError('unavailable', 'nobody answers');
+    await expect(runtime.begin('home')).rejects.toBe(failure);
+    await expect(runtime.list()).rejects.toBe(failure);
+    await expect(runtime.events(never)[Symbol.asyncIterator]().next()).rejects.toBe(failure);
+    expect(runtime.capabilities()).toEqual(['runtime.cri']);
+    failure = undefined;
+    expect(await runtime.list()).toEqual([]);
+    expect(owners).toEqual(['home', 'home', 'home', 'home']);
+  });
+
+  it('ends the wait for its owner with its reader, and with itself', async () => {
+    const leave = new AbortController();
+    const left = runtime.events(leave.signal)[Symbol.asyncIterator]().next();
+    const closed = runtime.events(never)[Symbol.asyncIterator]().next();
+    const outcome = expect(closed).rejects.toMatchObject({ kind: 'unavailable' });
+    await settle();
+    leave.abort();
+    expect(await left).toMatchObject({ done: true });
+    await runtime.close();
+    await outcome;
+    await expect(runtime.list()).rejects.toMatchObject({ kind: 'unavailable' });
+  });
+});

@@ -1,0 +1,52 @@
+import { CloudlessError, sleep, StoppedError, type Clock, type StopSignal } from '@cloudless/base';
+import type { ContainerRequest, StartProgress } from '../container-runtime.js';
+
+/** An image that is not on the fake machine yet. */
+export interface FakeImage {
+  /** How long its pull takes. Default 0. */
+  readonly pullMs?: number;
+  readonly sizeBytes?: number;
+  /** Its pull fails with this after `pullMs`. */
+  readonly failure?: CloudlessError;
+}
+
+/** The images of a fake machine. Those that nobody has spoken of are there. */
+export class FakeImages {
+  private readonly known = new Map<string, { readonly image: FakeImage; present: boolean }>();
+  private readonly pulls: string[] = [];
+
+  constructor(private readonly clock: Clock) {}
+
+  /** Images whose pull was begun, in order. */
+  get pulled(): readonly string[] {
+    return this.pulls;
+  }
+
+  /** Makes an image one that has to be pulled; again, when it was there. */
+  set(name: string, image: FakeImage = {}): void {
+    this.known.set(name, { image, present: false });
+  }
+
+  /** Sees to it that the image of a request is there. */
+  async ensure(
+    { image: name, imagePull = 'ifNotPresent' }: Pick<ContainerRequest, 'image' | 'imagePull'>,
+    progress: (step: StartProgress) => void,
+    signal: StopSignal,
+  ): Promise<void> {
+    const known = name === undefined ? undefined : this.known.get(name);
+    if (name === undefined || known === undefined) return;
+    if (known.present && imagePull !== 'always') return;
+    if (imagePull === 'never') throw new CloudlessError('precondition', `image ${name} is not on this node, and is never pulled`);
+    const { pullMs: tookMs = 0, sizeBytes, failure } = known.image;
+    this.pulls.push(name);
+    progress({ kind: 'pulling', image: name });
+    if (tookMs > 0) await sleep(this.clock, tookMs, signal);
+    if (signal.aborted) throw new StoppedError();
+    if (failure !== undefined) {
+      progress({ kind: 'pullFailed', image: name, tookMs, reason: failure.message });
+      throw failure;
+    }
+    known.present = true;
+    progress({ kind: 'pulled', image: name, tookMs, ...(sizeBytes === undefined ? {} : { sizeBytes }) });
+  }
+}
