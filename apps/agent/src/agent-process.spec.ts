@@ -59,7 +59,7 @@ describe('an agent as a process, with the process runtime', () => {
 
   const arguments_ = (): readonly string[] => [
     ...['run', '--name', 'agent-1', '--coordinator', coordinator.url, '--data-dir', join(dataDir, 'agent')],
-    ...['--listen', '127.0.0.1:0', '--stop-workloads-on-exit'],
+    ...['--listen', '127.0.0.1:0', '--runtime', 'process', '--stop-workloads-on-exit'],
   ];
   const startAgent = async (): Promise<void> => {
     agent = new AgentProcess(...arguments_());

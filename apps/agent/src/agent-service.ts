@@ -65,6 +65,8 @@ export function serveAgent(
         },
         getContainerStatus: (request) => containers().getContainerStatus(request),
         listContainers: () => containers().listContainers(),
+        getContainerStats: (request) => containers().getContainerStats(request),
+        listContainerStats: (request) => containers().listContainerStats(request),
       });
     },
   });

@@ -32,6 +32,11 @@ describe('parseAgentConfig', () => {
       reserveCpu: 0,
       reserveMemory: 0,
       portRange: { from: 20_000, to: 29_999 },
+      runtime: 'auto',
+      criSocket: undefined,
+      allowPrivileged: false,
+      allowHostPath: [],
+      maxPids: 4_096,
       stopWorkloadsOnExit: false,
       logLevel: 'info',
       logFormat: 'json',
@@ -77,6 +82,13 @@ describe('parseAgentConfig', () => {
     ['reserveMemory', '512Mi', 536_870_912],
     ['reserveMemory', '2G', 2_000_000_000],
     ['portRange', '30000-30010', { from: 30_000, to: 30_010 }],
+    ['runtime', 'cri', 'cri'],
+    ['criSocket', '/run/containerd//containerd.sock', '/run/containerd/containerd.sock'],
+    ['criSocket', 'unix:///run/crio/crio.sock', '/run/crio/crio.sock'],
+    ['allowPrivileged', 'true', true],
+    ['allowHostPath', '/srv/data/,/opt', ['/srv/data', '/opt']],
+    ['allowHostPath', ['/srv/../opt'], ['/opt']],
+    ['maxPids', '100', 100],
     ['stopWorkloadsOnExit', 'true', true],
   ])('reads %s from %j', (key, raw, value) => {
     expect(parse({ [key]: raw })).toMatchObject({ [key]: value });
@@ -98,10 +110,28 @@ describe('parseAgentConfig', () => {
     ['reserveMemory', '1 GB'],
     ['portRange', '5-4'],
     ['portRange', '20000'],
+    ['runtime', 'docker'],
+    ['criSocket', 'containerd.sock'],
+    ['criSocket', 'tcp://127.0.0.1:1'],
+    ['allowPrivileged', 'perhaps'],
+    ['allowHostPath', ''],
+    ['allowHostPath', 'srv'],
+    ['maxPids', '0'],
+    ['maxPids', '5000000'],
     ['maxReplicas', 'many'],
     ['logLevel', 'loud'],
   ])('refuses %s = %j, naming it', (key, raw) => {
     expect(problemsOf({ [key]: raw })).toEqual([expect.stringMatching(new RegExp(`^test: ${key}: `))]);
+  });
+
+  it('refuses what only containers have a use for where none are run', () => {
+    const containers = { criSocket: '/run/a.sock', allowPrivileged: true, allowHostPath: ['/srv'] };
+    expect(problemsOf({ runtime: 'process', ...containers })).toEqual(
+      ['criSocket', 'allowPrivileged', 'allowHostPath'].map(
+        (field) => `${field}: is about containers, and runtime process runs none`,
+      ),
+    );
+    expect(parse({ runtime: 'cri', ...containers })).toMatchObject(containers);
   });
 
   it('reports all problems at once, also unknown keys and broken relations', () => {

@@ -1,5 +1,5 @@
 import { availableParallelism, hostname } from 'node:os';
-import { join, resolve } from 'node:path';
+import { isAbsolute, join, normalize, resolve } from 'node:path';
 import {
   InvalidInputError,
   oneOfField,
@@ -21,6 +21,8 @@ export interface AgentTaint {
   readonly value: string;
   readonly effect: Taint_Effect;
 }
+
+export type RuntimeChoice = 'auto' | 'process' | 'cri';
 
 /** Settings of an agent, complete. */
 export interface AgentConfig {
@@ -44,6 +46,16 @@ export interface AgentConfig {
   readonly reserveMemory: number;
   /** Ports given to workloads, both included. */
   readonly portRange: { readonly from: number; readonly to: number };
+  /** `process`: no containers. `cri`: containers too, or the agent does not start. `auto`: containers when a runtime for them is found. */
+  readonly runtime: RuntimeChoice;
+  /** Absolute path of the container runtime's socket; undefined: the first usual one that answers. */
+  readonly criSocket: string | undefined;
+  /** Containers may have all privileges of root. */
+  readonly allowPrivileged: boolean;
+  /** Directories of this machine that containers may mount, with all that is below; absolute paths. */
+  readonly allowHostPath: readonly string[];
+  /** Processes and threads of a container whose workload sets no limit. */
+  readonly maxPids: number;
   readonly stopWorkloadsOnExit: boolean;
   readonly logLevel: 'error' | 'warn' | 'info' | 'debug';
   readonly logFormat: 'json' | 'pretty';
@@ -105,6 +117,11 @@ export function parseAgentConfig(
       reserveCpu: { fallback: 0, parse: parseCpu },
       reserveMemory: { fallback: 0, parse: parseMemory },
       portRange: { fallback: { from: 20_000, to: 29_999 }, parse: parsePortRange },
+      runtime: oneOfField('auto', ['auto', 'process', 'cri']),
+      criSocket: { fallback: undefined, parse: parseSocket },
+      allowPrivileged: switchField(false),
+      allowHostPath: { fallback: [], parse: parseHostPaths },
+      maxPids: wholeNumberField(4_096, 1, 4_194_304), // the kernel's own limit: include/linux/threads.h, PID_MAX_LIMIT
       stopWorkloadsOnExit: switchField(false),
       logLevel: oneOfField('info', ['error', 'warn', 'info', 'debug']),
       logFormat: oneOfField('json', ['json', 'pretty']),
@@ -123,8 +140,22 @@ export function parseAgentConfig(
       message: `port ${port} is within the ports given to workloads, ${portRange.from} to ${portRange.to}`,
     });
   }
+  problems.push(...withoutContainers(config));
   if (problems.length > 0) throw new InvalidInputError(problems);
   return { ...config, dataDir: resolve(config.dataDir ?? defaultDataDir(env, config.name)) };
+}
+
+/** What is only of use to containers says that some are expected. */
+function withoutContainers(config: Omit<AgentConfig, 'dataDir'>): readonly Violation[] {
+  if (config.runtime !== 'process') return [];
+  const set = {
+    criSocket: config.criSocket !== undefined,
+    allowPrivileged: config.allowPrivileged,
+    allowHostPath: config.allowHostPath.length > 0,
+  };
+  return Object.entries(set).flatMap(([field, isSet]) =>
+    isSet ? [{ field, message: 'is about containers, and runtime process runs none' }] : [],
+  );
 }
 
 type Parse<Value> = ConfigField<Value>['parse'];
@@ -167,6 +198,21 @@ const parseListen: Parse<AgentConfig['listen']> = (raw) => {
   if (!isLoopbackHost(host))
     return { problem: `"${host}" is not a loopback address; without TLS only 127.0.0.1, [::1] and localhost are served` };
   return { value: { host, port } };
+};
+
+const parseSocket: Parse<string> = (raw) => {
+  const path = typeof raw === 'string' ? raw.replace(/^unix:\/\//, '') : '';
+  if (!isAbsolute(path))
+    return { problem: `"${String(raw)}" must be the absolute path of a socket, such as /run/containerd/containerd.sock` };
+  return { value: normalize(path) };
+};
+
+const parseHostPaths: Parse<readonly string[]> = (raw) => {
+  const paths = listOf(raw);
+  if (paths === undefined || paths.length === 0) return { problem: 'must be one or more directories such as /srv/data' };
+  const wrong = paths.find((path) => !isAbsolute(path));
+  if (wrong !== undefined) return { problem: `"${wrong}" must be an absolute path` };
+  return { value: paths.map((path) => resolve(path)) };
 };
 
 const LABEL_KEY = /^[A-Za-z0-9]([A-Za-z0-9._/-]{0,251}[A-Za-z0-9])?$/;

@@ -1,4 +1,4 @@
-import { errorFields, errorMessageOf, type LogFields } from '@cloudless/base';
+import { errorFields, errorMessageOf, StoppedError, type LogFields } from '@cloudless/base';
 import { OTLP_ENDPOINT_VARIABLE, createLog, noTracing, otlpLayer, startTracing } from '@cloudless/observability';
 import { runSupervisor } from '@cloudless/runtime-process';
 import { EXIT_USAGE, addSettingFlags, describeFailure, readSettingLayers, type SettingNames } from '@cloudless/settings';
@@ -26,6 +26,14 @@ const flags: Readonly<Record<keyof AgentConfig, readonly [string, string]>> = {
   reserveCpu: ['--reserve-cpu <cores>', 'kept for the system: 0.5 or 500m (default 0)'],
   reserveMemory: ['--reserve-memory <amount>', 'kept for the system: 512Mi (default 0)'],
   portRange: ['--port-range <from-to>', 'ports given to workloads (default 20000-29999)'],
+  runtime: ['--runtime <name>', 'auto, process or cri: what runs beside plain processes (default auto: containers if it can)'],
+  criSocket: [
+    '--cri-socket <path>',
+    'of the container runtime (default: the first that answers of the usual places of containerd and CRI-O)',
+  ],
+  allowPrivileged: ['--allow-privileged', 'let containers have all privileges of root on this machine'],
+  allowHostPath: ['--allow-host-path <path[,path]>', 'directories of this machine that containers may mount (default none)'],
+  maxPids: ['--max-pids <count>', 'processes and threads of a container whose workload sets no limit (default 4096)'],
   stopWorkloadsOnExit: ['--stop-workloads-on-exit', 'end everything at the end of the agent; for clusters that are put away'],
   logLevel: ['--log-level <level>', 'error, warn, info or debug (default info)'],
   logFormat: ['--log-format <format>', 'json or pretty (default json)'],
@@ -53,8 +61,14 @@ async function run(options: OptionValues): Promise<number> {
   const moment = (): LogFields => tracing.logFields();
   const { logLevel: level, logFormat: format } = config;
   const log = createLog({ level, format, component: 'agent', moment }).child({ nodeId: config.name });
+  const stopping = new AbortController();
   const stopped = new Promise<string>((resolve) => {
-    for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => resolve(signal));
+    for (const signal of ['SIGINT', 'SIGTERM'] as const) {
+      process.once(signal, () => {
+        resolve(signal);
+        stopping.abort();
+      });
+    }
   });
   try {
     tracing = await startTracing({
@@ -65,11 +79,14 @@ async function run(options: OptionValues): Promise<number> {
       clock: systemClock,
       log: log.child({ component: 'traces' }),
     });
-    const running = await runAgent(config, { log, supervisorCommand, tracing });
+    const running = await runAgent(config, { log, supervisorCommand, tracing }, stopping.signal);
     log.info('agent ready', {
       address: running.url?.replace('http://', ''),
       opsUrl: running.opsUrl,
       dataDir: config.dataDir,
+      runtimes: running.runtimes.names,
+      containerRuntime: running.runtimes.containers,
+      containers: running.runtimes.withoutContainers,
       pid: process.pid,
       version: VERSION,
     });
@@ -78,6 +95,10 @@ async function run(options: OptionValues): Promise<number> {
     log.info('agent stopped');
     return 0;
   } catch (reason) {
+    if (reason instanceof StoppedError) {
+      log.info('agent stopped before it was ready');
+      return 0;
+    }
     log.error('agent cannot run', errorFields(reason));
     process.stderr.write(`cloudless-agent: ${errorMessageOf(reason)}\n`);
     return 1;
@@ -107,8 +128,9 @@ async function main(argv: readonly string[]): Promise<number> {
     .action((options: OptionValues) => {
       outcome = async () => {
         const { dataDir } = parseAgentConfig(await readSettingLayers(names, options, process.env), process.env);
-        await resetAgent(dataDir, supervisorCommand);
+        const volumes = await resetAgent(dataDir, supervisorCommand);
         process.stdout.write(`${dataDir} was reset\n`);
+        if (volumes !== undefined) process.stdout.write(`named volumes are left in ${volumes}\n`);
         return 0;
       };
     });

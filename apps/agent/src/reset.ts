@@ -1,36 +1,65 @@
-import { existsSync } from 'node:fs';
+import { existsSync, readdirSync } from 'node:fs';
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { CloudlessError, silentLog } from '@cloudless/base';
 import { openProcessRuntime } from '@cloudless/runtime-process';
 import { systemClock, systemRandom } from '@cloudless/system';
+import { CONTAINERS_FOLDER, containerMemoryPath, readContainerMemory, VOLUMES_FOLDER } from './container-memory.js';
 import { takeDataDirectory } from './data-directory.js';
-import { RUNTIME_FOLDER } from './run-agent.js';
+import { openContainers, RUNTIME_FOLDER } from './runtimes.js';
+
+/** Below the folder for volumes: what people wanted to be kept. */
+const NAMED_VOLUMES = 'named';
 
 /**
- * Makes an agent forget its cluster and its orders: ends what it runs, and removes its data.
- * @throws kind `precondition` while an agent holds the directory, `notFound` when there is none.
+ * Makes an agent forget its cluster and its orders: ends and removes what it runs, processes and containers, and removes its data but
+ * for named volumes.
+ * @returns Where volumes are left; undefined: nowhere.
+ * @throws kind `precondition` while an agent holds the directory, or when its containers cannot be reached, `notFound` when there is
+ *   no such directory.
  */
-export async function resetAgent(dataDir: string, supervisorCommand: readonly string[]): Promise<void> {
+export async function resetAgent(dataDir: string, supervisorCommand: readonly string[]): Promise<string | undefined> {
   if (!existsSync(dataDir)) throw new CloudlessError('notFound', `there is no data directory ${dataDir}`);
   const data = await takeDataDirectory(dataDir);
   try {
-    const directory = join(dataDir, RUNTIME_FOLDER);
-    if (existsSync(directory)) {
-      const runtime = await openProcessRuntime({
-        directory,
-        supervisorCommand,
-        clock: systemClock,
-        random: systemRandom,
-        log: silentLog,
-      });
-      await runtime.shutdown();
-    }
+    await removeContainers(dataDir);
+    await removeProcesses(join(dataDir, RUNTIME_FOLDER), supervisorCommand);
+    const named = join(dataDir, VOLUMES_FOLDER, NAMED_VOLUMES);
+    const keeps = existsSync(named) && readdirSync(named).length > 0;
     // Only what an agent has made: a directory named by mistake keeps its files.
-    for (const name of ['identity.json', 'identity.json.draft', 'replicas', RUNTIME_FOLDER]) {
+    const made = ['identity.json', 'identity.json.draft', 'replicas', RUNTIME_FOLDER, CONTAINERS_FOLDER];
+    for (const name of [...made, keeps ? join(VOLUMES_FOLDER, 'empty') : VOLUMES_FOLDER]) {
       await rm(join(dataDir, name), { recursive: true, force: true });
     }
+    return keeps ? named : undefined;
   } finally {
     await data.release();
   }
+}
+
+async function removeContainers(dataDir: string): Promise<void> {
+  const memory = readContainerMemory(dataDir);
+  if (memory === undefined) return;
+  try {
+    await (await openContainers(memory, dataDir, silentLog)).shutdown();
+  } catch (cause) {
+    throw new CloudlessError(
+      'precondition',
+      `containers of this agent may run by the container runtime at ${memory.socketPath}, and cannot be removed; start it and reset ` +
+        `again, or leave them there by removing ${containerMemoryPath(dataDir)}`,
+      { cause },
+    );
+  }
+}
+
+async function removeProcesses(directory: string, supervisorCommand: readonly string[]): Promise<void> {
+  if (!existsSync(directory)) return;
+  const runtime = await openProcessRuntime({
+    directory,
+    supervisorCommand,
+    clock: systemClock,
+    random: systemRandom,
+    log: silentLog,
+  });
+  await runtime.shutdown();
 }

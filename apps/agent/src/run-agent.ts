@@ -1,8 +1,6 @@
-import { join } from 'node:path';
 import { errorFields, type Log } from '@cloudless/base';
-import { Agent } from '@cloudless/agent-core';
+import { Agent, type AgentOptions } from '@cloudless/agent-core';
 import { startOpsServer, type OpsServer, type RpcServer } from '@cloudless/rpc-server';
-import { openProcessRuntime, type ProcessRuntime } from '@cloudless/runtime-process';
 import { systemClock, systemRandom } from '@cloudless/system';
 import { serveAgent } from './agent-service.js';
 import type { AgentConfig } from './config.js';
@@ -13,16 +11,16 @@ import { FileAgentStore } from './file-agent-store.js';
 import { openMachine, readBootId } from './machine.js';
 import { grpcCheck } from './probes/grpc-check.js';
 import { httpCheck } from './probes/http-check.js';
+import { openRuntimes, type AgentRuntimes } from './runtimes.js';
+import { openStatsReader } from './stats-reader.js';
 import { tcpConnect } from './tcp-connect.js';
 import { tcpDial } from './tcp-dial.js';
 import { VERSION } from './version.js';
 
-/** Below the data directory: the runtime's own. */
-export const RUNTIME_FOLDER = 'runtime';
-
 /** An agent that runs. */
 export interface RunningAgent {
   readonly agent: Agent;
+  readonly runtimes: Pick<AgentRuntimes, 'names' | 'containers' | 'withoutContainers'>;
   /** Base address of AgentService; undefined when it is not served. */
   readonly url: string | undefined;
   /** Base address of /health, /ready and /metrics; undefined when they are not served. */
@@ -31,23 +29,24 @@ export interface RunningAgent {
   close(): Promise<void>;
 }
 
-/** Puts an agent together and starts it. @throws A failure whose message says what to do, with everything let go of. */
+/**
+ * Puts an agent together and starts it.
+ * @param signal - Gives up a start that waits for a runtime.
+ * @throws A failure whose message says what to do, with everything let go of.
+ */
 export async function runAgent(
   config: AgentConfig,
   deps: { readonly log: Log; readonly supervisorCommand: readonly string[]; readonly tracing?: Tracing },
+  signal?: AbortSignal,
 ): Promise<RunningAgent> {
   const { log, tracing = noTracing } = deps;
   const undo: (() => Promise<void>)[] = [];
   try {
     const data = await takeDataDirectory(config.dataDir);
     undo.push(() => data.release());
-    const runtime = await openRuntime(config, deps);
+    const runtimes = await openRuntimes(config, deps);
     let started: Agent | undefined; // an agent that cannot start ends no work
-    undo.push(async () => {
-      const endsWork = config.stopWorkloadsOnExit && started !== undefined;
-      // A supervisor that holds nothing would only outlive us for nothing.
-      return endsWork || (await runtime.list()).length === 0 ? runtime.shutdown() : runtime.close();
-    });
+    undo.push(() => runtimes.close(config.stopWorkloadsOnExit && started !== undefined));
     const { capacity, probe } = await openMachine(config.dataDir);
     const metrics = createMetrics({ process: true });
     const lag = startLoopLagMeter(systemClock, metrics);
@@ -63,13 +62,14 @@ export async function runAgent(
       });
       undo.push(server.close.bind(server, 0));
     }
-    const agent = (started = await Agent.start({
+    const options: AgentOptions = {
       nodeId: config.name,
       bootId: readBootId(),
       coordinators: config.coordinator,
       transport: createCoordinatorTransport([tracing.clientInterceptor]),
       meter: metrics,
-      runtime,
+      runtime: runtimes.runtime,
+      onCluster: (clusterId) => runtimes.joined(clusterId),
       store: new FileAgentStore(config.dataDir),
       probe,
       node: () => ({
@@ -88,16 +88,19 @@ export async function runAgent(
       connect: tcpConnect,
       dial: tcpDial,
       probeClients: { http: httpCheck, grpc: grpcCheck },
+      // Other systems have no files that tell what processes use.
+      ...(process.platform === 'linux' ? { stats: openStatsReader(systemClock) } : {}),
       clock: systemClock,
       random: systemRandom,
       log,
       startConcurrency: config.startConcurrency,
       resetCommand: `cloudless-agent reset --data-dir ${config.dataDir}`,
-    }));
+    };
+    const agent = (started = await Agent.start(options, signal));
     undo.push(() => agent.stop({ stopWorkloads: config.stopWorkloadsOnExit }));
     const ops = config.opsListen === undefined ? undefined : await serveOps(config.opsListen, agent, metrics, log);
     undo.push(async () => ops?.close());
-    return { agent, url: server?.url, opsUrl: ops?.url, close: () => unwind(undo, log) };
+    return { agent, runtimes, url: server?.url, opsUrl: ops?.url, close: () => unwind(undo, log) };
   } catch (reason) {
     await unwind(undo, log);
     throw reason;
@@ -114,20 +117,6 @@ function serveOps(listen: NonNullable<AgentConfig['opsListen']>, agent: Agent, m
     health: () => (agent.connected ? { ok: true } : { ok: true, degraded: ['no session with a coordinator; what runs goes on'] }),
     ready: () => (agent.connected ? { ok: true } : { ok: false, reasons: ['no session with a coordinator'] }),
     metrics: () => metrics.expose(),
-  });
-}
-
-function openRuntime(
-  config: AgentConfig,
-  { log, supervisorCommand }: { readonly log: Log; readonly supervisorCommand: readonly string[] },
-): Promise<ProcessRuntime> {
-  return openProcessRuntime({
-    directory: join(config.dataDir, RUNTIME_FOLDER),
-    portRange: config.portRange,
-    clock: systemClock,
-    random: systemRandom,
-    log: log.child({ component: 'runtime' }),
-    supervisorCommand,
   });
 }
 

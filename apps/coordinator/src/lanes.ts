@@ -63,6 +63,8 @@ const agentLanes: Lanes<typeof AgentService> = {
   portForward: write,
   getContainerStatus: read,
   listContainers: read,
+  getContainerStats: read,
+  listContainerStats: read,
 };
 
 const adminLanes: Lanes<typeof AdminService> = { backup: read, acceptRestoredState: write };

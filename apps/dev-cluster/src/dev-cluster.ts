@@ -13,6 +13,9 @@ export interface DevClusterOptions {
   readonly agents: number;
   /** First port that agents hand to workloads; each agent has a thousand. */
   readonly workloadPort: number;
+  /** What the agents run beside processes, as their own flags say. */
+  readonly runtime: string;
+  readonly criSocket?: string;
   /** Called with each log line of a program. */
   readonly onLine: (name: string, line: string) => void;
   /** Called when an agent has ended by itself and is started again, as a service manager would. */
@@ -26,15 +29,20 @@ export interface DevCluster {
   readonly opsUrl: string;
   /** Ids of the nodes and addresses of their agents' own service. */
   readonly agents: readonly { readonly name: string; readonly zone: string; readonly address: string }[];
+  /** Which container runtime the agents use, or why none. */
+  readonly containers: Containers;
   /** Rejects when the coordinator ends by itself, or an agent cannot be started again. */
   readonly failed: Promise<never>;
   /** Stops workloads, agents and the coordinator, in this order. */
   stop(): Promise<void>;
 }
 
+/** `runtime`: as `containerd 1.6.20 at /run/containerd/containerd.sock`. */
+export type Containers = { readonly runtime: string } | { readonly why: string };
+
 const PORTS_PER_AGENT = 1_000;
-/** Workloads are stopped first, with their grace. */
-const AGENT_GRACE_MS = 20_000;
+/** Workloads are stopped first, with their grace, and containers are removed with their networks and mounts. */
+const AGENT_GRACE_MS = 60_000;
 const COORDINATOR_GRACE_MS = 10_000;
 const ZONES = ['a', 'b', 'c'];
 const COORDINATOR = 'coordinator';
@@ -92,14 +100,20 @@ export async function startDevCluster(options: DevClusterOptions): Promise<DevCl
           ...['--name', name, '--coordinator', String(url), '--region', 'local', '--zone', zone],
           ...['--listen', `127.0.0.1:${options.agentPort === 0 ? 0 : options.agentPort + index}`],
           ...['--port-range', `${firstPort}-${firstPort + PORTS_PER_AGENT - 1}`],
+          ...['--runtime', options.runtime, ...(options.criSocket === undefined ? [] : ['--cri-socket', options.criSocket])],
           '--stop-workloads-on-exit',
         ]);
-        return { name, zone, address: String(ready['address'] ?? '') };
+        return { name, zone, address: String(ready['address'] ?? ''), containers: containersOf(ready) };
       }),
     );
-    return { url: String(url), opsUrl: String(opsUrl), agents, failed, stop };
+    const [{ containers } = { containers: { why: 'there is no agent' } }] = agents;
+    return { url: String(url), opsUrl: String(opsUrl), agents, containers, failed, stop };
   } catch (reason) {
     await stop();
     throw reason;
   }
+}
+
+function containersOf({ containerRuntime, containers }: ReadyFields): Containers {
+  return typeof containerRuntime === 'string' ? { runtime: containerRuntime } : { why: String(containers ?? 'not known') };
 }

@@ -3,10 +3,11 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { errorFields, errorMessageOf } from '@cloudless/base';
-import { Command, CommanderError, InvalidArgumentError } from 'commander';
+import { Command, CommanderError, InvalidArgumentError, Option } from 'commander';
 import pc from 'picocolors';
 import { runDemo } from './demo.js';
 import { startDevCluster, type DevCluster } from './dev-cluster.js';
+import { runtimeText } from './runtime-text.js';
 import { CommandLine } from './run-command.js';
 
 const EXIT_USAGE = 2;
@@ -19,6 +20,8 @@ interface Flags {
   readonly agentPort: number;
   readonly workloadPort: number;
   readonly agents: number;
+  readonly runtime: string;
+  readonly criSocket?: string;
   readonly dataDir?: string;
   readonly example?: string;
   readonly demo?: true;
@@ -35,6 +38,12 @@ async function main(argv: readonly string[]): Promise<number> {
     .option('--agent-port <number>', "port of the first agent's own service; the others follow", wholeNumber, 9092)
     .option('--workload-port <number>', 'first port that is handed to workloads', wholeNumber, 20_000)
     .option('--agents <number>', 'how many agents', wholeNumber, 3)
+    .addOption(
+      new Option('--runtime <name>', 'auto, process or cri: what the agents run beside plain processes')
+        .choices(['auto', 'process', 'cri'])
+        .default('auto'),
+    )
+    .option('--cri-socket <path>', 'of the container runtime; the default is the first that answers')
     .option('--data-dir <path>', 'keep the data there; the default is a temporary directory that goes with the cluster')
     .option('--example <file>', 'a manifest to apply once the cluster is up')
     .option('--demo', 'show the life of the example, step by step, and end')
@@ -65,7 +74,7 @@ async function main(argv: readonly string[]): Promise<number> {
       onRestart: (name) => write(`${pc.yellow(`${name} has ended; it is started again and adopts what it ran`)}\n`),
       onLine: (name, line) => (flags.verbose === true ? write(`${pc.dim(name)} ${line}\n`) : undefined),
     });
-    describeCluster(cluster);
+    describeCluster(cluster, flags);
     return await Promise.race([show(cluster, flags, interrupted, stopping.signal), cluster.failed]);
   } catch (reason) {
     process.stderr.write(`${pc.red('dev-cluster:')} ${errorMessageOf(reason)}\n`);
@@ -106,13 +115,18 @@ async function showExample(cluster: DevCluster, flags: Flags, commands: CommandL
   return undefined;
 }
 
-function describeCluster({ url, opsUrl, agents }: DevCluster): void {
+function describeCluster({ url, opsUrl, agents, containers }: DevCluster, { runtime }: Flags): void {
   write(`\n${pc.bold('Cluster is up')}, in plaintext and for this machine only.\n`);
   write(`  API      ${url}   (Connect, gRPC, gRPC-Web)\n  Health   ${opsUrl}/health\n`);
+  write(`  Runtime  ${runtimeText(containers, runtime)}\n`);
   for (const { name, zone, address } of agents) write(`  ${name}  ${zone}  ${address}\n`);
 }
 
-const HINTS = ({ url }: DevCluster): string => `
+const CONTAINER_HINTS = `  npx cloudlessctl workload create web --image nginx:alpine --replicas 2 --port http=80 --wait
+  npx cloudlessctl exec -it web -- sh
+`;
+
+const HINTS = ({ url, containers }: DevCluster): string => `
 ${pc.bold('Try, in another terminal:')}
   npx cloudlessctl workload list
   npx cloudlessctl workload describe hello
@@ -122,6 +136,7 @@ ${pc.bold('Try, in another terminal:')}
   npx cloudlessctl exec hello -- node -p process.env.PORT
   npx cloudlessctl explain hello
   npx cloudlessctl events --watch
+${'runtime' in containers ? CONTAINER_HINTS : ''}\
   curl -s ${url}/cloudless.api.CoordinatorService/GetWorkload -H 'content-type: application/json' -d '{"name":"hello"}'
 ${url === 'http://127.0.0.1:8080' ? '' : `  (cloudlessctl finds this cluster with --server ${url})\n`}
 ${pc.bold('Ctrl-C')} stops everything.

@@ -28,6 +28,9 @@ import { Tunnels } from './serving/tunnels.js';
 import type { CoordinatorTransport } from './session/coordinator-transport.js';
 import type { NodeDescription } from './session/node-description.js';
 import { SessionClient } from './session/session-client.js';
+import { meterContainers } from './stats/stats-metrics.js';
+import type { StatsReader } from './stats/stats-reader.js';
+import { StatsSampler } from './stats/stats-sampler.js';
 
 /** Needs of an {@link Agent}. */
 export interface AgentOptions {
@@ -38,6 +41,11 @@ export interface AgentOptions {
   readonly coordinators: readonly string[];
   readonly transport: CoordinatorTransport;
   readonly runtime: ContainerRuntime;
+  /**
+   * Told which cluster this node belongs to: at the start when that is known, otherwise after the enrolment, before the first Hello.
+   * What the runtime holds of that cluster is looked at when it resolves.
+   */
+  readonly onCluster?: (clusterId: string) => Promise<void>;
   readonly store: AgentStore;
   readonly probe: NodeProbe;
   /** Asked at each session, as the agent's own address is known only once it listens. */
@@ -46,6 +54,8 @@ export interface AgentOptions {
   /** How ports of replicas are reached for callers; without it PortForward is refused. */
   readonly dial?: TcpDial;
   readonly probeClients: ProbeClients;
+  /** What containers use; without it there are no statistics. */
+  readonly stats?: StatsReader;
   readonly clock: Clock;
   readonly random: Random;
   readonly log: Log;
@@ -65,6 +75,7 @@ export class Agent {
   /** Logs, commands and states of this node's containers. */
   readonly containers: ContainerService;
   private readonly tunnels: Tunnels;
+  private readonly sampler: StatsSampler | undefined;
   private readonly session: SessionClient;
   private readonly watch: NodeWatch;
   private readonly stopping = new AbortController();
@@ -80,7 +91,15 @@ export class Agent {
   ) {
     const { transport, runtime, nodeId, bootId, clock, random, log, node, resetCommand } = options;
     const { dial } = options;
-    this.containers = new ContainerService({ nodeId, runtime, replicas, clock, ...(dial === undefined ? {} : { dial }) });
+    this.sampler = samplerOf(options, replicas);
+    this.containers = new ContainerService({
+      nodeId,
+      runtime,
+      replicas,
+      clock,
+      ...(dial === undefined ? {} : { dial }),
+      ...(this.sampler === undefined ? {} : { stats: this.sampler }),
+    });
     this.tunnels = new Tunnels({ transport, service: this.containers, clock, log: log.child({ component: 'tunnel' }) });
     this.watch = new NodeWatch({ probe: options.probe, clock, log });
     this.session = new SessionClient({
@@ -97,6 +116,7 @@ export class Agent {
       random,
       log: log.child({ component: 'session' }),
       resetCommand,
+      onEnrolled: (clusterId) => this.enrolled(clusterId),
       openTunnel: (request, address) => this.tunnels.accept(request, address),
     });
     contact.listen(() => void replicas.renewLeases());
@@ -148,12 +168,26 @@ export class Agent {
     const stop = (): void => this.stopping.abort();
     signal?.addEventListener('abort', stop, { once: true });
     await this.watch.look();
+    if (this.clusterId !== '') await this.options.onCluster?.(this.clusterId);
     await new Promise<void>((resolve, reject) => {
       this.running.push(this.watchRuntime(stored, resolve).then(() => reject(new StoppedError()), reject));
     });
     signal?.removeEventListener('abort', stop);
     this.running.push(this.watch.run(() => this.session.sendUsage(), this.stopping.signal));
     this.running.push(this.session.run(this.stopping.signal));
+    if (this.sampler !== undefined) this.running.push(this.sampler.run(this.stopping.signal));
+  }
+
+  /** What is there of an earlier agent of this node, whose memory is gone, is told to the coordinator, which says what becomes of it. */
+  private async enrolled(clusterId: string): Promise<void> {
+    const { onCluster, runtime, log } = this.options;
+    if (onCluster === undefined) return;
+    await onCluster(clusterId);
+    try {
+      this.replicas.adoptOrphans(await runtime.list());
+    } catch (reason) {
+      log.warn('runtime not reached', errorFields(reason));
+    }
   }
 
   /** Restores at the first contact, and after a break compares what runs with what should. */
@@ -188,6 +222,15 @@ export class Agent {
       await sleep(clock, backoffDelayMs(RUNTIME_BACKOFF, failures, random), this.stopping.signal).catch(() => undefined);
     }
   }
+}
+
+function samplerOf(
+  { stats: reader, meter, runtime, clock, log }: AgentOptions,
+  replicas: NodeReplicas,
+): StatsSampler | undefined {
+  if (reader === undefined) return undefined;
+  const observer = meter === undefined ? {} : { observer: meterContainers(meter) };
+  return new StatsSampler({ reader, runtime, replicas, clock, log: log.child({ component: 'stats' }), ...observer });
 }
 
 /** What the agent works with, measured where somebody asks for that. */

@@ -3,6 +3,7 @@ export type { AgentOptions } from './agent.js';
 export type { AgentIdentity, AgentStore, StoredAgent, StoredProgress, StoredReplica } from './agent-store.js';
 export type { CoordinatorConnection, CoordinatorTransport } from './session/coordinator-transport.js';
 export type { NodeDescription } from './session/node-description.js';
+export type { StatsReader } from './stats/stats-reader.js';
 export type { NodeProbe, NodeReading, PressureReading } from './node-watch.js';
 export type { TcpConnect } from './replica/await-ready.js';
 export type { ProbeClients, ProbeTarget } from './probes/check-container.js';

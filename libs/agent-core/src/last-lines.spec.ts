@@ -1,5 +1,5 @@
 import { durationFromMs } from '@bufbuild/protobuf/wkt';
-import { toContainerId } from '@cloudless/base';
+import { sleep, toContainerId } from '@cloudless/base';
 import { settle } from '@cloudless/base/testing';
 import { RestartPolicy_Policy } from '@cloudless/api';
 import type { LogLine } from '@cloudless/runtime';
@@ -63,6 +63,20 @@ describe('the last lines of a replica', () => {
     await ends;
     expect(world.report().restarts).toBe(1);
     expect(linesOf(world)).toEqual(['stuck']);
+  });
+
+  it('take none of the time of the next container: the pause before it counts from the end', async () => {
+    const world = await aWorld();
+    const logs = world.runtime.logs.bind(world.runtime);
+    world.runtime.logs = async function* (...args) {
+      await sleep(world.clock, 80);
+      yield* logs(...args);
+    };
+    await crash(world, 'one\n');
+    await world.clock.advance(80);
+    expect([world.report().restarts, world.report().ready]).toEqual([1, false]);
+    await world.clock.advance(20);
+    expect([world.report().ready, linesOf(world)]).toEqual([true, ['one']]);
   });
 
   it('are none of a stop that was ordered', async () => {

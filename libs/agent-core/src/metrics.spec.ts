@@ -3,7 +3,7 @@ import { durationFromMs } from '@bufbuild/protobuf/wkt';
 import { CloudlessError, toContainerId } from '@cloudless/base';
 import { RecordingMeter, settle } from '@cloudless/base/testing';
 import { ExecCommandRequestSchema, StreamLogsRequestSchema } from '@cloudless/api';
-import { aStartOrder, aStopOrder, AgentWorld } from './testing/index.js';
+import { aStartOrder, aStopOrder, AgentWorld, FakeStats } from './testing/index.js';
 
 interface Row {
   readonly metric: string;
@@ -40,7 +40,27 @@ const dropped = async (world: AgentWorld): Promise<void> => {
   await world.clock.advance(2_000);
 };
 
+const sampled = (world: AgentWorld): Promise<void> => world.clock.advance(20_000);
+const container = (name: string, labels: Row['labels'] = {}): Row => ({
+  metric: `cloudless_container_${name}`,
+  labels: { namespace: 'default', workload: 'web', replica: 'web-1', ...labels },
+  act: sampled,
+});
+
 const rows: readonly Row[] = [
+  ...['cpu_seconds_total', 'cpu_user_seconds_total', 'cpu_system_seconds_total', 'cpu_limit_cores'].map((name) =>
+    container(name),
+  ),
+  ...['cpu_periods_total', 'cpu_throttled_periods_total', 'cpu_throttled_seconds_total'].map((name) => container(name)),
+  ...['usage', 'working_set', 'limit', 'peak', 'file', 'anon', 'swap'].map((name) => container(`memory_${name}_bytes`)),
+  ...['read_bytes', 'written_bytes', 'reads', 'writes'].map((name) => container(`io_${name}_total`)),
+  ...['received', 'sent'].flatMap((way) =>
+    ['bytes', 'packets', 'errors', 'dropped'].map((name) => container(`network_${way}_${name}_total`)),
+  ),
+  ...['cpu', 'memory', 'io'].flatMap((resource) =>
+    ['waiting', 'stalled'].map((name) => container(`pressure_${name}_seconds_total`, { resource })),
+  ),
+  ...['pids', 'pids_limit'].map((name) => container(name)),
   { metric: 'cloudless_agent_container_starts_total', labels: { result: 'ok' }, act: started },
   {
     metric: 'cloudless_agent_container_starts_total',
@@ -51,6 +71,13 @@ const rows: readonly Row[] = [
     },
   },
   { metric: 'cloudless_agent_container_start_duration_seconds', act: started },
+  { metric: 'cloudless_agent_image_pulls_total', labels: { result: 'ok' }, act: (world) => pulled(world) },
+  {
+    metric: 'cloudless_agent_image_pulls_total',
+    labels: { result: 'failed' },
+    act: (world) => pulled(world, new CloudlessError('precondition', 'not found')),
+  },
+  { metric: 'cloudless_agent_image_pull_duration_seconds', act: (world) => pulled(world) },
   {
     metric: 'cloudless_agent_container_stops_total',
     labels: { result: 'ok' },
@@ -77,9 +104,16 @@ const rows: readonly Row[] = [
   { metric: 'cloudless_agent_sessions_total', act: dropped },
 ];
 
+async function pulled(world: AgentWorld, failure?: CloudlessError): Promise<void> {
+  world.machine.images.set('nginx', { pullMs: 10, ...(failure === undefined ? {} : { failure }) });
+  world.coordinator.order(aStartOrder({ replicaId: 'image-1', spec: { image: 'nginx' } }));
+  await world.clock.advance(10);
+}
+
 async function aWorld(meter: RecordingMeter): Promise<AgentWorld> {
   const world = new AgentWorld();
   world.meter = meter;
+  world.stats = new FakeStats(world.clock);
   await world.start();
   world.coordinator.order(aStartOrder());
   await settle();
@@ -103,6 +137,23 @@ describe('every metric of an agent moves', () => {
     world.coordinator.drop();
     await settle();
     expect(await meter.read('cloudless_agent_session_connected')).toBe(0);
+  });
+
+  it('those of a container go with it, and begin anew with the next one', async () => {
+    const meter = new RecordingMeter();
+    const world = await aWorld(meter);
+    await world.clock.advance(3_000);
+    const [first] = meter.labelsOf('cloudless_container_cpu_seconds_total');
+    expect(first).toEqual({ namespace: 'default', workload: 'web', replica: 'web-1', container: idOf(world) });
+    await crashed(world);
+    await world.clock.advance(3_000);
+    const shown = [...meter.specs.keys()].filter((name) => name.startsWith('cloudless_container_'));
+    const containers = new Set(shown.flatMap((name) => meter.labelsOf(name).map(({ container: id }) => id)));
+    expect([...containers]).toEqual([idOf(world)]);
+    expect(idOf(world)).not.toBe(first?.['container']);
+    stopped(world);
+    await world.clock.advance(60_000);
+    expect(shown.flatMap((name) => meter.labelsOf(name))).toEqual([]);
   });
 
   it('and none is without a row', async () => {

@@ -2,7 +2,8 @@ import fc from 'fast-check';
 import { durationFromMs } from '@bufbuild/protobuf/wkt';
 import { CloudlessError } from '@cloudless/base';
 import { settle } from '@cloudless/base/testing';
-import type { ReplicaReport } from '@cloudless/api';
+import { ImagePull_Policy, type ReplicaReport } from '@cloudless/api';
+import { createFakeRuntime } from '@cloudless/runtime/testing';
 import { fromContainerLabels, isForward, type ReplicaPhase } from './index.js';
 import { aForgetOrder, aStartOrder, aStopOrder, AgentWorld, phaseOf } from './testing/index.js';
 
@@ -10,7 +11,8 @@ type Step =
   | { readonly kind: 'start' | 'stop'; readonly replica: number; readonly revision: number; readonly epoch: number }
   | { readonly kind: 'exit'; readonly replica: number; readonly code: number }
   | { readonly kind: 'wait'; readonly ms: number }
-  | { readonly kind: 'drop' | 'restartAgent' | 'loseDisk' | 'healDisk' | 'runtimeAway' | 'sicken' | 'unready' | 'heal' };
+  | { readonly kind: 'drop' | 'restartAgent' | 'loseDisk' | 'healDisk' | 'runtimeAway' | 'sicken' | 'unready' | 'heal' }
+  | { readonly kind: 'registryAway' | 'registrySlow' | 'registryBack' };
 
 const replica = fc.integer({ min: 0, max: 2 });
 const arbOrder = (kind: 'start' | 'stop'): fc.Arbitrary<Step> =>
@@ -27,6 +29,7 @@ const arbStep: fc.Arbitrary<Step> = fc.oneof(
   { arbitrary: fc.record({ kind: fc.constant('wait' as const), ms: fc.constantFrom(0, 5, 100, 3_000, 20_000) }), weight: 6 },
   { arbitrary: fc.record({ kind: fc.constantFrom('drop', 'restartAgent', 'loseDisk', 'healDisk', 'runtimeAway') }), weight: 3 },
   { arbitrary: fc.record({ kind: fc.constantFrom('sicken', 'unready', 'heal') }), weight: 3 },
+  { arbitrary: fc.record({ kind: fc.constantFrom('registryAway', 'registrySlow', 'registryBack') }), weight: 3 },
 );
 
 /** Checks of one failure each, so that their verdicts come often. */
@@ -41,10 +44,20 @@ const spec = {
   readinessProbe: probe('/ready'),
 };
 
+/** What the last replica runs, pulled anew for each of its starts; the others are processes. */
+const IMAGE = 'nginx';
+const image = { image: IMAGE, imagePull: { policy: ImagePull_Policy.ALWAYS } };
+
 class Run {
   readonly world = new AgentWorld();
   private readonly last = new Map<string, ReplicaReport>();
   private seen = 0;
+
+  constructor() {
+    const { world } = this;
+    world.runtime = createFakeRuntime({ clock: world.clock, capabilities: ['runtime.process', 'runtime.cri'] });
+    world.machine.images.set(IMAGE, { pullMs: 50 });
+  }
 
   async step(step: Step): Promise<void> {
     const { world } = this;
@@ -54,7 +67,9 @@ class Run {
         const replicaId = `web-${step.replica}`;
         const options = { replicaId, revision: this.revisionOf(step), epoch: BigInt(step.epoch) };
         world.coordinator.order(
-          step.kind === 'start' ? aStartOrder({ ...options, spec }) : aStopOrder({ ...options, preStopMs: 50, graceMs: 100 }),
+          step.kind === 'start'
+            ? aStartOrder({ ...options, spec: step.replica === 2 ? { ...spec, ...image } : spec })
+            : aStopOrder({ ...options, preStopMs: 50, graceMs: 100 }),
         );
         await settle();
         return;
@@ -90,6 +105,12 @@ class Run {
       case 'heal':
         world.http = () => 200;
         return;
+      case 'registryAway':
+        return world.machine.images.set(IMAGE, { pullMs: 20, failure: new CloudlessError('precondition', 'no registry') });
+      case 'registrySlow':
+        return world.machine.images.set(IMAGE, { pullMs: 5_000 });
+      case 'registryBack':
+        return world.machine.images.set(IMAGE, { pullMs: 50 });
       case 'runtimeAway':
         world.machine.failNextStart(new CloudlessError('unavailable', 'away'));
         return;
@@ -137,6 +158,7 @@ describe('whatever happens to an agent', () => {
         }
         world.store.failure = undefined;
         world.http = () => 200;
+        world.machine.images.set(IMAGE);
         await world.clock.advance(400_000); // longer than any back-off
         await run.check();
         for (const runner of world.agent.replicas.all()) {

@@ -48,6 +48,17 @@ describe('the session of an agent', () => {
     expect(world.coordinator.hellos).toHaveLength(2);
   });
 
+  it('is renewed when what the node can do has changed, and then says so', async () => {
+    const world = new AgentWorld();
+    let capabilities = ['runtime.process'];
+    world.runtime.capabilities = () => capabilities;
+    await world.start();
+    await world.clock.advance(60_000);
+    capabilities = ['runtime.process', 'runtime.cri'];
+    await world.clock.advance(60_000);
+    expect(world.coordinator.hellos.map((hello) => hello.capabilities)).toEqual([['runtime.process'], capabilities]);
+  });
+
   it('names a replica in its inventory whose first order is still being written down', async () => {
     const world = new AgentWorld();
     const save = world.store.saveReplica.bind(world.store);

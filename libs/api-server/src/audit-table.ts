@@ -65,6 +65,8 @@ const agent: Policies<typeof AgentService> = {
   portForward: 'begins',
   getContainerStatus: 'reads',
   listContainers: 'reads',
+  getContainerStats: 'reads',
+  listContainerStats: 'reads',
 };
 
 const admin: Policies<typeof AdminService> = {

@@ -3,7 +3,10 @@ import { Throttle, type Clock, type LeftOut } from '@cloudless/base';
 import type { EventInit } from '@cloudless/cluster-state';
 
 /** What may happen to one replica over and over. */
-const FLAPPING = new Set(['ReplicaReady', 'ReplicaNotReady', 'ReplicaRestarted']);
+const FLAPPING = new Set([
+  ...['ReplicaReady', 'ReplicaNotReady', 'ReplicaRestarted'],
+  ...['ImagePulling', 'ImagePulled', 'ImagePullFailed'],
+]);
 /** So many of one replica are told at once; from then on one at a time, which stands for those before it. */
 const BURST = 6;
 const EVERY_MS = 60_000;

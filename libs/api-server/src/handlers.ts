@@ -12,6 +12,7 @@ import type { ApiServerDeps } from './ports.js';
 import { serverInfo } from './server-info.js';
 import { SessionHub } from './sessions.js';
 import { SoftChanges } from './soft-changes.js';
+import { StatisticsHandlers } from './statistics.js';
 import { StreamHandlers } from './streams.js';
 import { TunnelHub } from './tunnels.js';
 import { WorkloadHandlers } from './workloads.js';
@@ -37,6 +38,7 @@ export function createApiServer(deps: ApiServerDeps): ApiServer {
   const sessions = new SessionHub(deps);
   const tunnels = new TunnelHub(deps, sessions);
   const streams = new StreamHandlers({ ...deps, audit }, tunnels);
+  const statistics = new StatisticsHandlers(deps, tunnels);
   const interactive = new InteractiveHandlers({ ...deps, audit }, tunnels);
   const watch = <Item extends { readonly revision: bigint }>(items: AsyncIterable<Item>) => cutUnread(items, deps.clock);
   return {
@@ -91,6 +93,8 @@ export function createApiServer(deps: ApiServerDeps): ApiServer {
           audit.stream(AgentService.method.portForward, context, interactive.portForward(requests, context)),
         getContainerStatus: (request, context) => streams.getContainerStatus(request, context),
         listContainers: () => streams.listContainers(),
+        getContainerStats: (request, context) => statistics.getContainerStats(request, context),
+        listContainerStats: (request, context) => statistics.listContainerStats(request, context),
       });
       router.service(AdminService, {
         backup: (request, context) => audit.stream(AdminService.method.backup, context, admin.backup(request, context)),

@@ -3,19 +3,26 @@ import { timestampFromMs } from '@bufbuild/protobuf/wkt';
 import {
   Event_Category as Category,
   Event_Severity as Severity,
+  ImagePullStatus_Phase as PullPhase,
   ReplicaReportSchema,
   ReplicaStatus_Phase as Phase,
   toLastLines,
+  type ImagePullStatus,
   type ReplicaReport,
 } from '@cloudless/api';
 import { ReplicaRecordSchema, type ReplicaRecord } from '@cloudless/api/store';
 import { type Counter, noMeter, WorkQueue, logFailure, errorKindOf, type WorkResult } from '@cloudless/base';
 import { LeadershipLostError, copyReplica, isLive, type ClusterView, type EventInit } from '@cloudless/cluster-state';
 import { FlappingEvents } from './flapping-events.js';
+import { pullEventOf, type About } from './pull-events.js';
 import type { ApiServerDeps } from './ports.js';
 
 /** A replica, its event and its workload's evidence each; what is left of the 100 is for events that are told late. */
 const MAX_REPORTS_PER_COMMIT = 28;
+/** Characters of a registry's words that are kept: an agent may say anything. */
+const MAX_REASON = 1_000;
+/** A replica, its workload's evidence, an event of it and one of its image still fit into the 100. */
+const ROOM_FOR_ONE = 96;
 /** Events of replicas that flap, told late: beside the reports they fit into the rest. */
 const MAX_LATE_EVENTS = 15;
 
@@ -97,6 +104,7 @@ export class ReplicaReports {
     }
     const taken: ReplicaReport[] = [];
     for (const report of [...reports.values()].slice(0, MAX_REPORTS_PER_COMMIT)) {
+      if (transaction.size > ROOM_FOR_ONE) break;
       reports.delete(report.replicaId);
       taken.push(report);
       const stored = view.replica(report.replicaId);
@@ -105,9 +113,13 @@ export class ReplicaReports {
       const next = mergeReport(stored.value, report, clock.wallTime(), isNewest);
       if (equals(ReplicaRecordSchema, stored.value, next)) continue;
       transaction.updateReplica(stored, next);
-      const event = eventOf(stored.value, next, view.workload(next.uid)?.value);
-      const told = event === undefined ? undefined : this.flapping.admit(nodeId, event);
-      if (told !== undefined) transaction.event({ ...told, causedBy: causeOf(view, told) });
+      let before: EventInit | undefined;
+      for (const event of eventsOf(stored.value, next, view.workload(next.uid)?.value)) {
+        const told = this.flapping.admit(nodeId, event);
+        if (told === undefined) continue;
+        before = { ...told, causedBy: before ?? causeOf(view, told) };
+        transaction.event(before);
+      }
     }
     if (reports.size === 0) this.waiting.delete(nodeId);
     if (transaction.size === 0) return this.rest(nodeId);
@@ -128,7 +140,7 @@ export class ReplicaReports {
 
 /** What ends or flaps by itself has no cause here; anything else follows from what was last told of the replica. */
 function causeOf(view: ClusterView, { reason, replicaId = '' }: EventInit) {
-  if (reason === 'ReplicaRestarted' || reason === 'ReplicaNotReady') return undefined;
+  if (reason === 'ReplicaRestarted' || reason === 'ReplicaNotReady' || reason === 'ImagePullFailed') return undefined;
   const last = view.lastEventOfReplica(replicaId);
   return last?.reason === reason ? undefined : last;
 }
@@ -175,10 +187,16 @@ export function mergeReport(record: ReplicaRecord, report: ReplicaReport, wallTi
   if (isNewest) next.stopAfterUnconfirmed = false;
   if (report.lastEndReason !== '') next.lastEndReason = report.lastEndReason;
   if (report.lastLines.length > 0 || hasFailedAgain(record, report)) next.lastLines = toLastLines(report.lastLines);
+  if (report.imagePull !== undefined) next.imagePull = cutReason(report.imagePull);
+  else if (next.imagePull?.phase === PullPhase.PULLING) delete next.imagePull; // an agent that was restarted has none under way
   const becameReady = ready && (!record.ready || record.containerId !== report.containerId);
   if (becameReady) next.readySince = timestampFromMs(wallTimeMs);
   else if (!ready) delete next.readySince;
   return next;
+}
+
+function cutReason(pull: ImagePullStatus): ImagePullStatus {
+  return pull.reason.length <= MAX_REASON ? pull : { ...pull, reason: `${pull.reason.slice(0, MAX_REASON)}…` };
 }
 
 /** A container failed without a word; any other report without lines is of an agent that does not have them (any more). */
@@ -186,18 +204,25 @@ function hasFailedAgain(record: ReplicaRecord, { restarts, phase }: ReplicaRepor
   return restarts > record.restarts || (restarts === record.restarts && phase === Phase.FAILED);
 }
 
-function eventOf(
+/** What is told of a change, in order: of its image, then of itself. A start that failed by its image is told as that alone. */
+function eventsOf(
   before: ReplicaRecord,
   after: ReplicaRecord,
   workload: { readonly namespace: string; readonly name: string } | undefined,
-): EventInit | undefined {
-  const about = {
+): readonly EventInit[] {
+  const about: About = {
     category: Category.WORKLOAD,
     namespace: workload?.namespace ?? '',
     workload: workload?.name ?? '',
     replicaId: after.id,
     nodeId: after.nodeId,
   };
+  const pull = pullEventOf(before.imagePull, after.imagePull, about);
+  const own = pull?.reason === 'ImagePullFailed' && after.restarts > before.restarts ? undefined : eventOf(before, after, about);
+  return [pull, own].filter((event) => event !== undefined);
+}
+
+function eventOf(before: ReplicaRecord, after: ReplicaRecord, about: About): EventInit | undefined {
   if (after.restarts > before.restarts) {
     const code = after.lastExitCode === undefined ? after.reason : `exit code ${after.lastExitCode}`;
     const why = after.lastEndReason === '' ? code : after.lastEndReason;

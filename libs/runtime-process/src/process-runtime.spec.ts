@@ -366,6 +366,21 @@ describe('processes', () => {
     { name: 'a NUL in an argument', overrides: { args: ['a\0b'] }, kind: 'invalid', text: /NUL/ },
     { name: 'an image', overrides: { image: 'nginx' }, kind: 'unimplemented', text: /image/ },
     { name: 'a limit of memory', overrides: { limits: { memoryBytes: 1 } }, kind: 'unimplemented', text: /limits\.memoryBytes/ },
+    { name: 'a limit of processes', overrides: { limits: { pids: 1 } }, kind: 'unimplemented', text: /limits\.pids/ },
+    {
+      name: 'a port of the machine',
+      overrides: { ports: [{ name: 'http', port: 80, protocol: 'tcp' as const, hostPort: 80 }] },
+      kind: 'unimplemented',
+      text: /ports\.hostPort/,
+    },
+    {
+      name: 'a volume',
+      overrides: { volumes: [{ name: 'a', mountPath: '/a', readOnly: false, source: { kind: 'emptyDir' as const } }] },
+      kind: 'unimplemented',
+      text: /volumes: the process runtime mounts nothing/,
+    },
+    { name: 'a security context', overrides: { security: {} }, kind: 'unimplemented', text: /security/ },
+    { name: 'a network', overrides: { network: { hostNetwork: true } }, kind: 'unimplemented', text: /network/ },
     { name: 'a limit of CPU', overrides: { limits: { cpuMillis: 1 } }, kind: 'unimplemented', text: /limits\.cpuMillis/ },
     { name: 'a request of more than 1 MiB', overrides: { env: { BIG: 'x'.repeat(1 << 20) } }, kind: 'invalid', text: /1 MiB/ },
     {

@@ -54,17 +54,23 @@ export class RealCluster {
   private agentCount = 0;
   private readonly firstPort = workloadPorts(PORTS_PER_AGENT * MAX_AGENTS);
 
-  private constructor(readonly directory: string) {}
+  private constructor(
+    readonly directory: string,
+    private readonly criSocket: string | undefined,
+  ) {}
 
   /**
    * Starts a coordinator and `zones.length` agents, one in each zone.
    * @param prepare - Called before anything is started, with the directory; the coordinator's data is `coordinator` in it.
+   * @param criSocket - The agents run containers too, by the container runtime there; without it, whatever the machine has, they
+   *   run processes only.
    */
   static async start(
     zones: readonly string[] = ['zone-a', 'zone-b', 'zone-c'],
     prepare: (directory: string) => Promise<void> = async () => undefined,
+    { criSocket }: { readonly criSocket?: string } = {},
   ): Promise<RealCluster> {
-    const cluster = new RealCluster(await mkdtemp(join(tmpdir(), 'cloudless-e2e-')));
+    const cluster = new RealCluster(await mkdtemp(join(tmpdir(), 'cloudless-e2e-')), criSocket);
     try {
       await prepare(cluster.directory);
       await cluster.startCoordinator();
@@ -121,7 +127,9 @@ export class RealCluster {
     const agent = Running.start(process.execPath, [
       ...['--enable-source-maps', bundleOf('agent'), '--name', name, '--coordinator', this.url],
       ...['--zone', zone, '--region', 'local', '--listen', '127.0.0.1:0', '--data-dir', join(this.directory, name)],
-      ...['--port-range', `${first}-${first + PORTS_PER_AGENT - 1}`, '--stop-workloads-on-exit', ...more],
+      ...['--port-range', `${first}-${first + PORTS_PER_AGENT - 1}`, '--stop-workloads-on-exit'],
+      ...(this.criSocket === undefined ? ['--runtime', 'process'] : ['--runtime', 'cri', '--cri-socket', this.criSocket]),
+      ...more,
     ]);
     this.agents.set(name, agent);
     const ready = await agent.logged('agent ready');

@@ -20,9 +20,10 @@ afterAll(() => rm(directory, { recursive: true, force: true }));
 
 const example = ['--example', join(repository, 'examples/hello.yaml')];
 const anyPorts = ['--port', '0', '--ops-port', '0', '--agent-port', '0'];
+/** Whatever the machine has, these agents run processes only, unless a test says otherwise. */
 const args = (...more: readonly string[]): readonly string[] => [
   bundleOf('dev-cluster'),
-  ...['--workload-port', String(workloadPorts(3_000))],
+  ...['--workload-port', String(workloadPorts(3_000)), '--runtime', 'process'],
   ...more,
 ];
 const env = (): NodeJS.ProcessEnv => ({ TMPDIR: directory, NO_COLOR: '1' });
@@ -60,6 +61,7 @@ describe('the development cluster', () => {
     const api = await told(cluster, 'API');
     const url = api.split(' ')[0] ?? '';
     const health = await told(cluster, 'Health');
+    expect(await told(cluster, 'Runtime')).toBe('processes; containers are not used, as --runtime process says');
     const agentPort = (await told(cluster, 'agent-1')).split(':').at(-1) ?? '';
     await cluster.line((line) => line.startsWith('Ctrl-C'));
     expect(await (await fetch(health)).json()).toEqual({ status: 'ok' });
@@ -95,6 +97,19 @@ describe('the development cluster', () => {
     expect(stopping).toBe(0);
   });
 
+  it('says what it runs workloads with, and why', async () => {
+    const socket = join(directory, 'no.sock');
+    const without = start(...anyPorts, '--agents', '1', '--runtime', 'auto', '--cri-socket', socket);
+    expect(await told(without, 'Runtime')).toMatch(
+      /^processes; containers are not used: (no container runtime answers at|only root may use the container runtime at) .*no\.sock.*; `sudo node tools\/containers\/setup\.mjs install` brings a container runtime$/,
+    );
+    expect(await without.kill('SIGINT')).toBe(0);
+    const { code, stderr } = await runs(...anyPorts, '--agents', '1', '--runtime', 'cri', '--cri-socket', socket);
+    expect(code).toBe(1);
+    expect(stderr).toContain('--runtime cri: ');
+    expect(stderr).toContain('or run without containers by --runtime process');
+  });
+
   it('ends, and says so, when its coordinator ends', async () => {
     const cluster = start(...anyPorts);
     await cluster.line((line) => line.startsWith('Ctrl-C'));
@@ -106,6 +121,7 @@ describe('the development cluster', () => {
 
   it.each([
     { what: 'an unknown flag', flags: ['--prot', '1'], says: "unknown option '--prot'" },
+    { what: 'a runtime that is none', flags: ['--runtime', 'docker'], says: 'Allowed choices are auto, process, cri.' },
     { what: 'a port that is none', flags: ['--port', '99999'], says: 'It must be a whole number from 0 to 65535.' },
   ])('refuses $what', async ({ flags, says }) => {
     expect(await runs(...flags)).toMatchObject({ code: 2, stderr: expect.stringContaining(says) as string });

@@ -1,5 +1,5 @@
 import { DURATION_BUCKETS, type Clock, type Meter } from '@cloudless/base';
-import type { ContainerEvent, ContainerRuntime, LogLine } from '@cloudless/runtime';
+import type { ContainerEvent, ContainerRuntime, LogLine, StartProgress } from '@cloudless/runtime';
 
 /** The same runtime, measured. */
 export function meterRuntime(runtime: ContainerRuntime, meter: Meter, clock: Clock): ContainerRuntime {
@@ -31,6 +31,16 @@ export function meterRuntime(runtime: ContainerRuntime, meter: Meter, clock: Clo
     name: 'cloudless_agent_execs_total',
     help: 'Commands run in containers, for users and for probes.',
   });
+  const pulls = meter.counter({
+    name: 'cloudless_agent_image_pulls_total',
+    help: 'Pulls of images that replicas waited for, by result: ok or failed.',
+    labels: ['result'],
+  });
+  const pullDuration = meter.histogram({
+    name: 'cloudless_agent_image_pull_duration_seconds',
+    help: 'Time a replica waited for its image, when that was pulled.',
+    buckets: DURATION_BUCKETS,
+  });
   const lines = meter.counter({ name: 'cloudless_agent_log_lines_read_total', help: 'Lines of logs read for users.' });
   const bytes = meter.counter({ name: 'cloudless_agent_log_read_bytes_total', help: 'Bytes of logs read for users.' });
 
@@ -42,6 +52,11 @@ export function meterRuntime(runtime: ContainerRuntime, meter: Meter, clock: Clo
   const read = ({ text }: LogLine): void => {
     lines.add();
     bytes.add(text.length);
+  };
+  const pulled = (step: StartProgress): void => {
+    if (step.kind === 'pulling') return;
+    pulls.add(1, { result: step.kind === 'pulled' ? 'ok' : 'failed' });
+    if (step.kind === 'pulled') pullDuration.observe(step.tookMs / 1_000);
   };
   const counting = async <Result>(counter: typeof starts, work: Promise<Result>): Promise<Result> => {
     try {
@@ -57,7 +72,13 @@ export function meterRuntime(runtime: ContainerRuntime, meter: Meter, clock: Clo
     name: runtime.name,
     version: () => runtime.version(),
     capabilities: () => runtime.capabilities(),
-    prepare: (request, progress, signal) => runtime.prepare(request, progress, signal),
+    prepare: (request, progress, signal) => {
+      const seen = (step: StartProgress): void => {
+        pulled(step);
+        progress(step);
+      };
+      return runtime.prepare(request, seen, signal);
+    },
     start: async (request) => {
       const began = clock.now();
       const status = await counting(starts, runtime.start(request));

@@ -68,11 +68,7 @@ export class NodeReplicas {
    * @throws kind `internal` when a kept order cannot be read.
    */
   async restore(stored: readonly StoredReplica[], containers: readonly ContainerStatus[], signal: StopSignal): Promise<void> {
-    const byReplica = new Map<string, ContainerStatus[]>();
-    for (const status of containers) {
-      const owner = this.ownerOf(status);
-      if (owner !== undefined) byReplica.set(owner.replicaId, [...(byReplica.get(owner.replicaId) ?? []), status]);
-    }
+    const byReplica = this.byReplica(containers);
     const lastLines = await this.linesOfFailed(stored, byReplica, signal);
     for (const replica of stored) {
       const plan = replica.start === undefined ? undefined : toReplicaPlan(fromBinary(OrderSchema, replica.start));
@@ -91,7 +87,13 @@ export class NodeReplicas {
       this.runners.set(replica.replicaId, runner);
       runner.resume(effects);
     }
-    for (const [replicaId, statuses] of byReplica) {
+    this.adoptOrphans([...byReplica.values()].flat());
+  }
+
+  /** Takes up containers of this agent whose replicas it does not know. */
+  adoptOrphans(containers: readonly ContainerStatus[]): void {
+    for (const [replicaId, statuses] of this.byReplica(containers)) {
+      if (this.runners.has(replicaId)) continue;
       const { state, effects } = restoreOrphan(replicaId, statuses);
       const runner = new ReplicaRunner(this.deps, state, { bootId: this.options.bootId });
       this.runners.set(replicaId, runner);
@@ -240,6 +242,15 @@ export class NodeReplicas {
         }
       }),
     );
+  }
+
+  private byReplica(containers: readonly ContainerStatus[]): Map<string, ContainerStatus[]> {
+    const byReplica = new Map<string, ContainerStatus[]>();
+    for (const status of containers) {
+      const owner = this.ownerOf(status);
+      if (owner !== undefined) byReplica.set(owner.replicaId, [...(byReplica.get(owner.replicaId) ?? []), status]);
+    }
+    return byReplica;
   }
 
   /** What those containers wrote last that have failed while no agent saw it, by replica. */

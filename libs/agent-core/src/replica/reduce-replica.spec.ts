@@ -13,6 +13,7 @@ const plan = (overrides: Partial<ReplicaPlan> = {}): ReplicaPlan => ({
   probes: {},
   preStopMs: 0,
   graceMs: 10_000,
+  image: false,
   runtime: '',
   ...overrides,
 });

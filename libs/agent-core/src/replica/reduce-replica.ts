@@ -6,6 +6,7 @@ import {
   isEnded,
   type ContainerExit,
   type CurrentContainer,
+  type ImagePull,
   type Reduced,
   type ReplicaEffect,
   type ReplicaEvent,
@@ -40,6 +41,8 @@ export function reduceReplica(state: ReplicaState, event: ReplicaEvent): Reduced
     case 'startQueued':
       if (state.activity.kind !== 'starting' || state.activity.containerId !== event.containerId) return same(state);
       return same(state.reason === '' ? { ...state, reason: WAITS_FOR_TURN } : state); // why it is started again says more
+    case 'pullChanged':
+      return onPullChanged(state, event);
     case 'started':
       return onStarted(state, event);
     case 'startFailed':
@@ -129,6 +132,19 @@ function onStartDue(state: ReplicaState, newContainerId: ContainerId): Reduced {
   return start(state, state.activity.containerId ?? newContainerId);
 }
 
+function onPullChanged(state: ReplicaState, { containerId, pull }: Extract<ReplicaEvent, { kind: 'pullChanged' }>): Reduced {
+  const { activity, stop } = state;
+  if (activity.kind !== 'starting' || activity.containerId !== containerId) return same(state);
+  const reason = stop === undefined ? pullReason(pull, state.imagePull) : state.reason;
+  return same({ ...state, imagePull: pull, reason });
+}
+
+/** Why it does not run yet. What went wrong with the pull before is not forgotten while there is another. */
+function pullReason({ image, phase }: ImagePull, before: ImagePull | undefined): string {
+  if (phase !== 'pulling') return '';
+  return before?.phase === 'failed' && before.image === image ? `pulling ${image} again: ${before.reason}` : `pulling ${image}`;
+}
+
 function onStarted(state: ReplicaState, { status }: Extract<ReplicaEvent, { kind: 'started' }>): Reduced {
   const { activity } = state;
   const awaited = (activity.kind === 'starting' || activity.kind === 'backingOff') && activity.containerId === status.containerId;
@@ -200,14 +216,16 @@ export function adoptRunning(
   return { state: { ...running, ready: true, reason: '' }, effects: probing(state.plan, container, true) };
 }
 
-function onStartFailed(state: ReplicaState, event: Extract<ReplicaEvent, { kind: 'startFailed' }>): Reduced {
-  const { activity, stop } = state;
-  if (activity.kind !== 'starting' || activity.containerId !== event.containerId) return same(state);
-  if (stop !== undefined) return event.uncertain ? terminate(state, event.containerId) : finish(state, 'stopped', state.reason);
-  if (event.uncertain) {
+function onStartFailed(before: ReplicaState, event: Extract<ReplicaEvent, { kind: 'startFailed' }>): Reduced {
+  const { activity, stop } = before;
+  const { uncertain, unreachable = uncertain, containerId } = event;
+  if (activity.kind !== 'starting' || activity.containerId !== containerId) return same(before);
+  const state = event.pull === undefined ? before : { ...before, imagePull: event.pull };
+  if (stop !== undefined) return uncertain ? terminate(state, containerId) : finish(state, 'stopped', state.reason);
+  if (unreachable) {
     const reason = `${event.reason}, trying again in ${formatDelay(RUNTIME_RETRY_MS)}`;
     return {
-      state: { ...state, activity: { kind: 'backingOff', containerId: event.containerId }, reason },
+      state: { ...state, activity: { kind: 'backingOff', ...(uncertain ? { containerId } : {}) }, reason },
       effects: [{ kind: 'startAfter', delayMs: RUNTIME_RETRY_MS }],
     };
   }

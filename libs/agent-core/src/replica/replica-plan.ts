@@ -15,6 +15,8 @@ export interface ReplicaPlan {
   readonly preStopMs: number;
   /** Between SIGTERM and SIGKILL, milliseconds. */
   readonly graceMs: number;
+  /** It runs an image, which may have to be fetched. */
+  readonly image: boolean;
   /** The runtime that the spec asks for; empty when it leaves the choice open. */
   readonly runtime: string;
   /** Exclusive: without contact with a coordinator for so long it stops itself, milliseconds. Absent: it runs on. */
@@ -39,6 +41,7 @@ export function toReplicaPlan(order: Order): ReplicaPlan {
     tcpPorts: spec.ports.filter(({ protocol }) => protocol === Port_Protocol.TCP).map(portNameOf),
     preStopMs: spec.preStopDelay === undefined ? 0 : durationMs(spec.preStopDelay),
     graceMs: spec.terminationGracePeriod === undefined ? DEFAULTS.terminationGraceMs : durationMs(spec.terminationGracePeriod),
+    image: spec.image !== '',
     runtime: spec.runtime,
     ...(start.stopAfter === undefined ? {} : { stopAfterMs: durationMs(start.stopAfter) }),
   };

@@ -22,6 +22,7 @@ import { awaitReady, type TcpConnect } from './await-ready.js';
 import { readLastLines } from './last-lines.js';
 import { hasFailed, reduceReplica, RUNTIME_RETRY_MS } from './reduce-replica.js';
 import { isUncertain, removeContainers, startContainer } from './replica-containers.js';
+import { ReplicaPreparation } from './replica-preparation.js';
 import { ReplicaLease } from './replica-lease.js';
 import {
   isEnded,
@@ -80,6 +81,8 @@ export class ReplicaRunner {
   private readiness: AbortController | undefined;
   private probing: AbortController | undefined;
   private readonly closing = new AbortController();
+  /** Of the newest start, before its turn. */
+  private preparing: ReplicaPreparation | undefined;
   /** Of the newest start. */
   private turn: StartTurn | undefined;
   /** The newest container that the runtime was asked to start. */
@@ -187,20 +190,23 @@ export class ReplicaRunner {
     this.readingLines = exit.containerId;
     this.readiness?.abort(); // what they say of it now is no news
     this.probing?.abort();
+    const heardAt = this.deps.clock.now();
     const lastLines = await readLastLines(exit.containerId, this.deps, this.closing.signal);
-    this.apply({ kind: 'exited', exit: { ...exit, lastLines } });
+    this.apply({ kind: 'exited', exit: { ...exit, lastLines } }, heardAt);
   }
 
   /** Does nothing more. Resolves when what was being written is on disk. */
   async close(): Promise<void> {
     this.closing.abort();
     this.timer?.cancel();
+    this.preparing?.leave();
     this.readiness?.abort();
     this.probing?.abort();
     await this.writes.idle();
   }
 
-  private apply(event: ReplicaEvent): void {
+  /** @param heardAt - When it happened, as far as is known here: pauses count from then. */
+  private apply(event: ReplicaEvent, heardAt = this.deps.clock.now()): void {
     if (this.closing.signal.aborted) return;
     const before = this.state;
     const reduced: Reduced = reduceReplica(before, event);
@@ -208,7 +214,7 @@ export class ReplicaRunner {
     if (reduced.state === before && reduced.effects.length === 0) return;
     this.logChange(before, event);
     this.dropStale();
-    for (const effect of reduced.effects) this.perform(effect);
+    for (const effect of reduced.effects) this.perform(effect, heardAt);
     this.leaveQueue();
     this.saveProgressSoon();
     this.deps.onChanged(this.state.replicaId);
@@ -223,13 +229,15 @@ export class ReplicaRunner {
     this.probing?.abort();
   }
 
-  private perform(effect: ReplicaEffect): void {
+  private perform(effect: ReplicaEffect, heardAt = this.deps.clock.now()): void {
     switch (effect.kind) {
       case 'start':
-        this.startInTurn(effect.containerId);
+        this.prepareAndStart(effect.containerId);
         return;
       case 'startAfter':
-        this.after(effect.delayMs, () => this.apply({ kind: 'startDue', newContainerId: this.newContainerId() }));
+        this.after(heardAt + effect.delayMs - this.deps.clock.now(), () =>
+          this.apply({ kind: 'startDue', newContainerId: this.newContainerId() }),
+        );
         return;
       case 'terminateAfter':
         this.after(effect.delayMs, () => this.apply({ kind: 'stopDue' }));
@@ -276,15 +284,34 @@ export class ReplicaRunner {
     void probeContainer({ plans, container, upMs, wasReady }, listener, { ...this.deps, log: this.log }, this.probing.signal);
   }
 
+  /** Images come before the turn: a registry that is slow holds up nobody else. */
+  private prepareAndStart(containerId: ContainerId): void {
+    if (this.state.plan?.image !== true) return this.startInTurn(containerId);
+    const { restarts } = this.state;
+    this.preparing = new ReplicaPreparation(this.startOrder, { containerId, restarts }, this.deps, {
+      changed: (pull) => this.apply({ kind: 'pullChanged', containerId, pull }),
+      done: () => this.startInTurn(containerId),
+      failed: (reason, pull) => {
+        const level = this.state.reason.includes(errorMessageOf(reason)) ? 'debug' : 'warn'; // once, not with each try
+        this.log[level]('container not prepared', { containerId, ...errorFields(reason) });
+        const uncertain = this.tried === containerId;
+        const unreachable = isUncertain(reason);
+        const failure = pull === undefined ? {} : { pull };
+        this.apply({ kind: 'startFailed', containerId, reason: errorMessageOf(reason), uncertain, unreachable, ...failure });
+      },
+    });
+  }
+
   private startInTurn(containerId: ContainerId): void {
     this.turn = this.deps.starts.add(this.state.restarts > 0 ? 'restart' : 'first', () => this.start(containerId));
     if (this.turn.waits) this.apply({ kind: 'startQueued', containerId });
   }
 
-  /** A start that waits for its turn is not wanted any more once the replica is to stop. */
+  /** A start that waits, for its image or its turn, is not wanted any more once the replica is to stop. */
   private leaveQueue(): void {
     const { activity, stop } = this.state;
-    if (stop === undefined || activity.kind !== 'starting' || this.turn?.leave() !== true) return;
+    if (stop === undefined || activity.kind !== 'starting') return;
+    if (this.preparing?.leave() !== true && this.turn?.leave() !== true) return;
     const { containerId } = activity;
     // An earlier try with this id may have started it all the same.
     this.apply({ kind: 'startFailed', containerId, reason: 'stopped before its turn', uncertain: this.tried === containerId });

@@ -67,6 +67,14 @@ export interface CurrentContainer {
   readonly endpoints: readonly ContainerEndpoint[];
 }
 
+/** How the newest pull of the image went. Times in milliseconds, wall clock. */
+export type ImagePull = { readonly image: string; readonly startedAtMs: number } & (
+  | { readonly phase: 'pulling' }
+  | { readonly phase: 'pulled'; readonly tookMs: number; readonly sizeBytes?: number }
+  /** `reason`: the registry's own words. */
+  | { readonly phase: 'failed'; readonly tookMs: number; readonly reason: string }
+);
+
 /** Delays of a stop, milliseconds. */
 export interface StopDelays {
   readonly preStopMs: number;
@@ -94,6 +102,8 @@ export interface ReplicaState {
   /** What the last container that failed wrote last; empty when none has, or when it wrote nothing. */
   readonly lastLines: readonly string[];
   readonly container?: CurrentContainer;
+  /** Absent when none was made since the agent began. */
+  readonly imagePull?: ImagePull;
   /** Ended containers that are kept for their logs, oldest first. */
   readonly ended: readonly ContainerId[];
   /** Set once it was ordered to stop. */
@@ -112,12 +122,18 @@ export type ReplicaEvent =
   /** Others are being started, and it waits for its turn. */
   | { readonly kind: 'startQueued'; readonly containerId: ContainerId }
   | { readonly kind: 'started'; readonly status: ContainerStatus }
-  /** `uncertain`: the runtime could not be asked, so it may have started or not. */
+  /** What the start of this container is busy with before its turn. */
+  | { readonly kind: 'pullChanged'; readonly containerId: ContainerId; readonly pull: ImagePull }
   | {
       readonly kind: 'startFailed';
       readonly containerId: ContainerId;
       readonly reason: string;
+      /** The container may run all the same. */
       readonly uncertain: boolean;
+      /** The runtime could not be asked, so this is no failure of the replica; always so when `uncertain`. */
+      readonly unreachable?: boolean;
+      /** The pull that it failed by. */
+      readonly pull?: ImagePull;
       readonly lastLines?: readonly string[];
     }
   | { readonly kind: 'exited'; readonly exit: ContainerExit }

@@ -7,16 +7,21 @@ import {
   ExecCommandResponseSchema,
   firstMessage,
   ListContainersResponseSchema,
+  ListContainerStatsResponseSchema,
   namespaceOf,
   OutputStream,
+  type ContainerStats,
   type ContainerStatus,
   type ExecCommandRequest,
   type ExecCommandResponse,
   type ExecRequest,
   type ExecResponse,
   type ExecStart,
+  type GetContainerStatsRequest,
   type GetContainerStatusRequest,
   type ListContainersResponse,
+  type ListContainerStatsRequest,
+  type ListContainerStatsResponse,
   type LogEntry,
   type PortForwardRequest,
   type PortForwardResponse,
@@ -32,6 +37,8 @@ import type { NodeReplicas } from '../replica/node-replicas.js';
 import { OutputCollector } from './output-collector.js';
 import { aBookmark, aPosition, toLogEntry } from './log-entry.js';
 import { followReplica, resumed } from './follow-replica.js';
+import type { StatsSampler } from '../stats/stats-sampler.js';
+import { toContainerStats, toContainerUse } from '../stats/to-container-stats.js';
 import { fillSilence, mergeByArrival, mergeSorted } from './streams.js';
 
 /** A stream of log entries is never silent for longer, milliseconds. */
@@ -48,6 +55,8 @@ export interface ContainerServiceOptions {
   readonly clock: Clock;
   /** How ports of replicas are reached; without it they cannot be forwarded. */
   readonly dial?: TcpDial;
+  /** Without it there are no statistics. */
+  readonly stats?: StatsSampler;
 }
 
 type TargetRequest = Pick<ExecCommandRequest, 'containerId' | 'replicaId' | 'namespace' | 'name'>;
@@ -154,6 +163,46 @@ export class ContainerService {
   async listContainers(): Promise<ListContainersResponse> {
     const containers = await this.owned();
     return create(ListContainersResponseSchema, { containers: containers.map((container) => this.toStatus(container)) });
+  }
+
+  /**
+   * A fresh sample of one running container.
+   * @throws kind `notFound`, `invalid`; `precondition` when it does not run; `unimplemented` where there are no statistics.
+   */
+  async getContainerStats(request: GetContainerStatsRequest): Promise<ContainerStats> {
+    const { nodeId, clock } = this.options;
+    const stats = this.statsOr('a container');
+    if ((request.containerId === '') === (request.replicaId === '')) {
+      throw new InvalidInputError([{ field: 'container_id', message: 'name either a container_id or a replica_id' }]);
+    }
+    const { status, owner } = await this.runningTarget({ ...request, namespace: '', name: '' });
+    const sample = status.phase === 'running' ? await stats.fresh(status) : undefined;
+    if (sample !== undefined) return toContainerStats({ containerId: status.containerId, owner, nodeId }, sample, clock);
+    const short = status.containerId.slice(0, MIN_PREFIX);
+    const why = status.phase === 'running' ? 'its process is not to be seen' : (status.reason ?? 'it has ended');
+    throw new CloudlessError('precondition', `container "${short}…" has no statistics on node ${nodeId}: ${why}`);
+  }
+
+  /** The newest rates of the running containers of this node. */
+  async listContainerStats(request: ListContainerStatsRequest): Promise<ListContainerStatsResponse> {
+    const { nodeId, clock, replicas } = this.options;
+    const wanted = (await this.statsOr('containers').containers()).filter(({ owner }) => {
+      if (request.name !== '') return owner.workload === request.name && namespaceOf(owner) === namespaceOf(request);
+      return request.namespace === '' || namespaceOf(owner) === request.namespace;
+    });
+    const containers = wanted.map((figures) => {
+      const order = replicas.find(figures.owner.replicaId)?.startOrder?.order;
+      return toContainerUse(figures, nodeId, order?.case === 'start' ? order.value.spec?.resources : undefined, clock);
+    });
+    containers.sort((a, b) => (a.replicaId < b.replicaId ? -1 : 1));
+    const here = request.nodeId === '' || request.nodeId === nodeId;
+    return create(ListContainerStatsResponseSchema, { containers: here ? containers : [] });
+  }
+
+  private statsOr(whose: string): StatsSampler {
+    const { stats, nodeId } = this.options;
+    if (stats === undefined) throw new CloudlessError('unimplemented', `statistics of ${whose}: node ${nodeId} cannot read them`);
+    return stats;
   }
 
   private async entriesOf(request: StreamLogsRequest, signal: AbortSignal): Promise<AsyncIterable<LogEntry>> {
@@ -278,7 +327,8 @@ export class ContainerService {
       ...(status.finishedAtMs === undefined ? {} : { finishedAt: timestampFromMs(status.finishedAtMs) }),
       ...(status.exitCode === undefined ? {} : { exitCode: status.exitCode }),
       reason: status.reason ?? '',
-      runtime: this.options.runtime.name,
+      runtime: status.runtime ?? this.options.runtime.name,
+      ip: status.ip ?? '',
     });
   }
 }

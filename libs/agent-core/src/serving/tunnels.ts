@@ -137,6 +137,12 @@ export class Tunnels {
       case 'status':
         yield aFrame({ case: 'status', value: await service.getContainerStatus(target.value) });
         return;
+      case 'stats':
+        yield aFrame({ case: 'stats', value: await service.getContainerStats(target.value) });
+        return;
+      case 'statsList':
+        yield aFrame({ case: 'statsList', value: await service.listContainerStats(target.value) });
+        return;
       case 'execStream':
         for await (const value of service.runExec(target.value, execInput(inbox), signal))
           yield aFrame({ case: 'execOutput', value });

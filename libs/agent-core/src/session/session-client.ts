@@ -49,6 +49,8 @@ export interface SessionClientOptions {
   readonly log: Log;
   /** What an operator runs to make this agent forget its cluster; part of the message that refuses another one. */
   readonly resetCommand: string;
+  /** Awaited when this node has joined a cluster, before it says Hello. */
+  readonly onEnrolled: (clusterId: string) => Promise<void>;
   /** Serves a tunnel, or says why not. */
   readonly openTunnel: (request: OpenTunnel, address: string) => TunnelRefused | undefined;
 }
@@ -73,6 +75,10 @@ export class SessionClient {
   private outbox: SessionOutbox | undefined;
   private readonly lastFailure = new Map<string, string>();
   private unknownThere = false;
+  /** What the newest Hello said that this node can do. */
+  private saidCapabilities = '';
+  /** Ends the session at hand; the next one begins soon. */
+  private endSession: (reason: CloudlessError) => void = () => undefined;
   private readonly pause: ReconnectPause;
 
   constructor(private readonly options: SessionClientOptions) {
@@ -84,8 +90,11 @@ export class SessionClient {
     return this.outbox !== undefined;
   }
 
-  /** Sends the usage now, if there is a session. */
+  /** Sends the usage now, if there is a session. One whose Hello has become wrong is renewed. */
   sendUsage(): void {
+    if (this.outbox !== undefined && this.capabilities() !== this.saidCapabilities) {
+      this.endSession(new CloudlessError('unavailable', 'what this node can do has changed: the session is renewed to say so'));
+    }
     const usage = this.options.watch.usage;
     if (usage !== undefined) this.outbox?.sendUsage(usage);
   }
@@ -116,6 +125,7 @@ export class SessionClient {
       failure ??= reason;
       dialing.abort(reason);
     };
+    this.endSession = give;
     const answerMs = addresses.length === 1 ? ANSWER_TIMEOUT_MS.ofOnlyOne : ANSWER_TIMEOUT_MS.ofSeveral;
     const answer = clock.setTimer(answerMs, () => give(new CloudlessError('unavailable', `no answer within ${answerMs} ms`)));
     const stopDialing = (): void => give(new CloudlessError('unavailable', 'the agent stops'));
@@ -178,11 +188,16 @@ export class SessionClient {
 
   private *firstMessages(): Generator<AgentMessage['message']> {
     const { node, identity, bootId, capabilities, watch, replicas } = this.options;
+    this.saidCapabilities = this.capabilities();
     yield {
       case: 'hello',
       value: toHello(node(), identity.current, { bootId, capabilities: capabilities(), conditions: watch.conditions }),
     };
     for (const value of toInventory(replicas.reports())) yield { case: 'inventory', value };
+  }
+
+  private capabilities(): string {
+    return [...this.options.capabilities()].sort().join(' ');
   }
 
   private async enroll(connection: CoordinatorConnection): Promise<void> {
@@ -191,7 +206,10 @@ export class SessionClient {
     const { clusterId } = await connection.enroll(create(EnrollNodeRequestSchema, { nodeId, instanceId }));
     if (clusterId === '') throw new CloudlessError('invalid', 'the coordinator names no cluster');
     this.requireOwnCluster(clusterId);
-    if (identity.current.clusterId === undefined) await identity.join(clusterId);
+    if (identity.current.clusterId === undefined) {
+      await identity.join(clusterId);
+      await this.options.onEnrolled(clusterId);
+    }
     this.unknownThere = false;
     log.info('node enrolled', { clusterId });
   }

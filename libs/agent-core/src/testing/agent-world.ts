@@ -5,6 +5,7 @@ import { createFakeRuntime, type FakeRuntime } from '@cloudless/runtime/testing'
 import { Agent } from '../agent.js';
 import type { NodeReading } from '../node-watch.js';
 import { FakeCoordinator } from './fake-coordinator.js';
+import type { StatsReader } from '../stats/stats-reader.js';
 import { MemoryAgentStore } from './memory-agent-store.js';
 
 /** One machine with an agent, a coordinator and virtual time. The machine and the agent's memory outlive the agent. */
@@ -16,9 +17,11 @@ export class AgentWorld {
   runtime: FakeRuntime = createFakeRuntime({ clock: this.clock });
   bootId = 'boot-1';
   startConcurrency: number | undefined;
+  onCluster: ((clusterId: string) => Promise<void>) | undefined;
   coordinators: readonly string[] = ['http://a'];
   log: Log = silentLog;
   meter: Meter = noMeter;
+  stats: StatsReader | undefined;
   /** Addresses `ip:port` that accept no connection. */
   readonly deafPorts = new Set<string>();
   /** Answers HTTP checks with a status, by path; rejects what it throws. */
@@ -80,11 +83,13 @@ export class AgentWorld {
           return this.grpc(service);
         },
       },
+      ...(this.stats === undefined ? {} : { stats: this.stats }),
       clock: this.clock,
       random: this.random,
       log: this.log,
       meter: this.meter,
       ...(this.startConcurrency === undefined ? {} : { startConcurrency: this.startConcurrency }),
+      ...(this.onCluster === undefined ? {} : { onCluster: this.onCluster }),
       resetCommand: 'cloudless-agent reset',
     });
     await settle();

@@ -12,12 +12,7 @@ export interface LaunchContext {
 
 /** Checks what a request says, before anything is made for it. @throws kind `invalid` or `unimplemented`. */
 export function checkRequest(request: ContainerRequest): void {
-  const { image, limits } = request;
-  if (image !== undefined) throw new CloudlessError('unimplemented', 'image: the process runtime runs commands, not images');
-  if (limits.cpuMillis !== undefined)
-    throw new CloudlessError('unimplemented', 'limits.cpuMillis: the process runtime enforces no limits');
-  if (limits.memoryBytes !== undefined)
-    throw new CloudlessError('unimplemented', 'limits.memoryBytes: the process runtime enforces no limits');
+  refuseOfContainers(request);
   checkContainerId(request.containerId);
   const violations: Violation[] = [];
   const { command, args, env, workingDir, ports } = request;
@@ -29,6 +24,23 @@ export function checkRequest(request: ContainerRequest): void {
   const names = ports.map(({ name }) => variableOf(name));
   if (new Set(names).size < names.length) violations.push({ field: 'ports', message: 'names must differ' });
   if (violations.length > 0) throw new InvalidInputError(violations);
+}
+
+/** What only containers have. Nothing that was asked for is left out in silence. @throws kind `unimplemented`. */
+function refuseOfContainers({ image, limits, ports, volumes = [], security, network }: ContainerRequest): void {
+  const lacking = [
+    ['image', image !== undefined, 'runs commands, not images'],
+    ['limits.cpuMillis', limits.cpuMillis !== undefined, 'enforces no limits'],
+    ['limits.memoryBytes', limits.memoryBytes !== undefined, 'enforces no limits'],
+    ['limits.pids', limits.pids !== undefined, 'enforces no limits'],
+    ['ports.hostPort', ports.some(({ hostPort }) => hostPort !== undefined), 'hands out the ports itself'],
+    ['volumes', volumes.length > 0, 'mounts nothing'],
+    ['security', security !== undefined, "gives every process the agent's own rights"],
+    ['network', network !== undefined, "has no network but the machine's"],
+  ] as const;
+  for (const [field, isAsked, why] of lacking) {
+    if (isAsked) throw new CloudlessError('unimplemented', `${field}: the process runtime ${why}`);
+  }
 }
 
 /** An id becomes the name of a directory, so nothing but hex digits passes. @throws kind `invalid`. */

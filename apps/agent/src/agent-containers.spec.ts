@@ -1,0 +1,95 @@
+import { existsSync } from 'node:fs';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, it, jest } from '@jest/globals';
+import { containerMemoryPath, dropContainerMemory, keepContainerMemory, readContainerMemory } from './container-memory.js';
+import { AgentProcess } from './testing/agent-process.js';
+import { FakeCoordinatorServer } from './testing/fake-coordinator-server.js';
+
+jest.setTimeout(60_000);
+
+/** A test that needs no container runtime: there is none at this socket. */
+describe('an agent whose container runtime does not answer', () => {
+  const coordinator = new FakeCoordinatorServer();
+  let directory: string;
+  let dataDir: string;
+  let socketPath: string;
+  let agents: AgentProcess[];
+
+  const start = (...more: readonly string[]): AgentProcess => {
+    const agent = new AgentProcess('run', '--name', 'agent-1', '--coordinator', coordinator.url, '--data-dir', dataDir, ...more);
+    agents.push(agent);
+    return agent;
+  };
+  beforeEach(async () => {
+    directory = await mkdtemp(join(tmpdir(), 'agent-'));
+    dataDir = join(directory, 'agent');
+    socketPath = join(directory, 'no.sock');
+    agents = [];
+    await coordinator.listen();
+  });
+  afterEach(async () => {
+    for (const agent of agents) await agent.end('SIGTERM');
+    await coordinator.close();
+    await rm(directory, { recursive: true, force: true });
+  });
+
+  it('does not start when containers were asked for, and says what to do', async () => {
+    const agent = start('--runtime', 'cri', '--cri-socket', socketPath);
+    expect(await agent.exit()).toBe(1);
+    const told = agent.stderr.join('\n');
+    expect(told).toMatch(
+      /--runtime cri: (no container runtime answers at|only root may use the container runtime at) .*no\.sock/,
+    );
+    expect(told).toContain('name its socket by --cri-socket; or run without containers by --runtime process');
+  });
+
+  it('runs processes without it otherwise, and says why there are no containers', async () => {
+    const agent = start('--cri-socket', socketPath);
+    const ready = await agent.logged('agent ready');
+    expect(ready).toMatchObject({ runtimes: ['process'], containers: expect.stringContaining(socketPath) });
+    expect(ready['containerRuntime']).toBeUndefined();
+  });
+
+  it('refuses flags of containers where it is to run none', async () => {
+    const agent = start('--runtime', 'process', '--cri-socket', socketPath);
+    expect(await agent.exit()).toBe(2);
+    expect(agent.stderr).toEqual(['cloudless-agent: criSocket: is about containers, and runtime process runs none']);
+  });
+
+  it.each(['auto', 'cri'])(
+    '--runtime %s: waits for one that may have containers of it, and can be ended meanwhile',
+    async (runtime) => {
+      const before = start('--runtime', 'process');
+      await before.logged('session established');
+      expect(await before.end('SIGTERM')).toBe(0);
+      keepContainerMemory(dataDir, { socketPath, owner: { cluster: coordinator.clusterId, node: 'agent-1' } });
+      const agent = start('--runtime', runtime);
+      expect(await agent.logged('container runtime is awaited, as this node may have containers there')).toMatchObject({
+        socketPath,
+      });
+      await agent.logged('runtime not reached');
+      expect(await agent.end('SIGTERM')).toBe(0);
+      await expect(agent.logged('agent ready')).rejects.toThrow('ended without saying');
+      expect(readContainerMemory(dataDir)).toMatchObject({ socketPath });
+    },
+  );
+
+  it('is not reset as long as its containers cannot be removed, unless they are left on purpose', async () => {
+    const agent = start('--runtime', 'process');
+    await agent.logged('agent ready');
+    expect(await agent.end('SIGTERM')).toBe(0);
+    keepContainerMemory(dataDir, { socketPath, owner: { cluster: 'c', node: 'agent-1' } });
+    const refused = new AgentProcess('reset', '--data-dir', dataDir);
+    expect(await refused.exit()).toBe(1);
+    expect(refused.stderr.join('\n')).toBe(
+      `cloudless-agent: containers of this agent may run by the container runtime at ${socketPath}, and cannot be removed; start it ` +
+        `and reset again, or leave them there by removing ${containerMemoryPath(dataDir)}`,
+    );
+    expect(existsSync(join(dataDir, 'identity.json'))).toBe(true);
+    dropContainerMemory(dataDir);
+    expect(await new AgentProcess('reset', '--data-dir', dataDir).exit()).toBe(0);
+    expect(existsSync(join(dataDir, 'identity.json'))).toBe(false);
+  });
+});

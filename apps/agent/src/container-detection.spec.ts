@@ -1,0 +1,94 @@
+import { describe, expect, it } from '@jest/globals';
+import { CloudlessError } from '@cloudless/base';
+import { ManualClock } from '@cloudless/base/testing';
+import type { CriProbe } from '@cloudless/runtime-cri';
+import { containersMissing, detectContainers, type Detected, type DetectionOptions } from './container-detection.js';
+
+const HEALTHY: CriProbe = {
+  name: 'containerd',
+  version: '1.6.20',
+  ready: true,
+  notReady: [],
+  foreign: { count: 0, names: [] },
+  capabilities: ['runtime.cri'],
+};
+
+/** Detects among three sockets; `answers` says what is behind those that are there. */
+function detect(
+  answers: Readonly<Record<string, Partial<CriProbe> | CloudlessError>>,
+  options: Partial<DetectionOptions> = {},
+): Promise<Detected> {
+  return detectContainers({
+    sockets: ['/run/a.sock', '/run/b.sock', '/run/c.sock'],
+    shared: false,
+    isRoot: true,
+    clock: new ManualClock(),
+    exists: (path) => Object.hasOwn(answers, path),
+    probe: async ({ socketPath }) => {
+      const answer = answers[socketPath] ?? new CloudlessError('unavailable', `no container runtime answers at ${socketPath}`);
+      if (answer instanceof CloudlessError) throw answer;
+      return { ...HEALTHY, ...answer };
+    },
+    ...options,
+  });
+}
+
+const silent = new CloudlessError('unavailable', 'no container runtime answers at /run/a.sock (ECONNREFUSED)');
+const foreign = { foreign: { count: 5, names: ['kube-system/dns', 'kube-system/proxy', 'default/web'] } };
+
+describe('the container runtime of a node', () => {
+  it.each<{ name: string; answers: Parameters<typeof detect>[0]; options?: Partial<DetectionOptions>; finds: string }>([
+    { name: 'the first usual socket', answers: { '/run/a.sock': {}, '/run/b.sock': {} }, finds: '/run/a.sock' },
+    { name: 'the first that is there', answers: { '/run/c.sock': {} }, finds: '/run/c.sock' },
+    { name: 'the first that answers', answers: { '/run/a.sock': silent, '/run/b.sock': {} }, finds: '/run/b.sock' },
+    {
+      name: 'the one that is named',
+      answers: { '/run/x.sock': {} },
+      options: { socketPath: '/run/x.sock' },
+      finds: '/run/x.sock',
+    },
+    {
+      name: 'one of others too, when told so',
+      answers: { '/run/a.sock': foreign },
+      options: { shared: true },
+      finds: '/run/a.sock',
+    },
+  ])('is $name', async ({ answers, options, finds }) => {
+    expect(await detect(answers, options)).toEqual({ kind: 'found', socketPath: finds, probe: expect.anything() });
+  });
+
+  it.each<{ why: string; answers: Parameters<typeof detect>[0]; options?: Partial<DetectionOptions> }>([
+    { why: 'there is no container runtime at /run/a.sock, /run/b.sock or /run/c.sock', answers: {} },
+    { why: 'no container runtime answers at /run/a.sock (ECONNREFUSED)', answers: { '/run/a.sock': silent } },
+    {
+      why: 'no container runtime answers at /run/x.sock',
+      answers: { '/run/a.sock': {} },
+      options: { socketPath: '/run/x.sock' },
+    },
+    {
+      why: 'containerd 1.6.20 at /run/a.sock is not ready: NetworkReady is false: no CNI; RuntimeReady is false',
+      answers: { '/run/a.sock': { ready: false, notReady: ['NetworkReady is false: no CNI', 'RuntimeReady is false'] } },
+      options: { shared: true },
+    },
+    {
+      why: 'containerd 1.6.20 at /run/a.sock is used by others (5 pods: kube-system/dns, kube-system/proxy, default/web, …); --runtime cri uses it beside them',
+      answers: { '/run/a.sock': foreign },
+    },
+    {
+      why: 'containerd 1.6.20 at /run/a.sock is used by others (1 pod: kube-system/dns); --runtime cri uses it beside them',
+      answers: { '/run/a.sock': { foreign: { count: 1, names: ['kube-system/dns'] } }, '/run/b.sock': {} },
+    },
+    { why: 'only root may use the container runtime at /run/b.sock', answers: { '/run/b.sock': {} }, options: { isRoot: false } },
+  ])('is none: $why', async ({ why, answers, options }) => {
+    expect(await detect(answers, options)).toEqual({ kind: 'none', why });
+  });
+});
+
+it('says what to do when containers were asked for and cannot be had', () => {
+  expect(containersMissing('there is no container runtime at /run/a.sock')).toMatchObject({
+    kind: 'precondition',
+    message:
+      '--runtime cri: there is no container runtime at /run/a.sock. Start a container runtime that speaks the CRI (containerd 1.6, ' +
+      'CRI-O 1.23, or newer) and name its socket by --cri-socket; or run without containers by --runtime process',
+  });
+});

@@ -1,0 +1,70 @@
+import { existsSync } from 'node:fs';
+import { CloudlessError, errorMessageOf, type Clock } from '@cloudless/base';
+import { probeCriRuntime, type CriProbe, type Permissions } from '@cloudless/runtime-cri';
+
+/** Where container runtimes are usually reached, the preferred one first. */
+export const USUAL_SOCKETS: readonly string[] = [
+  '/run/containerd/containerd.sock',
+  '/run/cloudless-containers/containerd.sock',
+  '/run/crio/crio.sock',
+];
+
+/** A container runtime that can be used, or why there is none. */
+export type Detected =
+  | { readonly kind: 'found'; readonly socketPath: string; readonly probe: CriProbe }
+  | { readonly kind: 'none'; readonly why: string };
+
+/** Needs of {@link detectContainers}. */
+export interface DetectionOptions extends Permissions {
+  /** Only this socket; undefined: the usual ones in turn. */
+  readonly socketPath?: string;
+  /** Whether a runtime that others use too may be used. */
+  readonly shared: boolean;
+  readonly clock: Clock;
+  /** For tests. */
+  readonly sockets?: readonly string[];
+  readonly isRoot?: boolean;
+  readonly exists?: (path: string) => boolean;
+  readonly probe?: typeof probeCriRuntime;
+}
+
+/** Finds the first container runtime that answers; that one is used, or nothing. Changes nothing there. */
+export async function detectContainers(options: DetectionOptions): Promise<Detected> {
+  const { socketPath, sockets = USUAL_SOCKETS, isRoot = process.getuid?.() === 0 } = options;
+  const { exists = existsSync, probe: ask = probeCriRuntime } = options;
+  const candidates = socketPath === undefined ? sockets.filter((path) => exists(path)) : [socketPath];
+  if (candidates.length === 0) return { kind: 'none', why: `there is no container runtime at ${orList(sockets)}` };
+  if (!isRoot) return { kind: 'none', why: `only root may use the container runtime at ${candidates[0] ?? ''}` };
+  const failures: string[] = [];
+  for (const candidate of candidates) {
+    try {
+      const probe = await ask({ ...options, socketPath: candidate });
+      const why = whyNot(probe, candidate, options.shared);
+      return why === undefined ? { kind: 'found', socketPath: candidate, probe } : { kind: 'none', why };
+    } catch (reason) {
+      failures.push(errorMessageOf(reason));
+    }
+  }
+  return { kind: 'none', why: failures.join('; ') };
+}
+
+function whyNot({ name, version, ready, notReady, foreign }: CriProbe, socketPath: string, shared: boolean): string | undefined {
+  const who = `${name} ${version} at ${socketPath}`;
+  if (!ready) return `${who} is not ready: ${notReady.join('; ')}`;
+  if (shared || foreign.count === 0) return undefined;
+  const some = foreign.names.join(', ') + (foreign.count > foreign.names.length ? ', …' : '');
+  return `${who} is used by others (${foreign.count} ${foreign.count === 1 ? 'pod' : 'pods'}: ${some}); --runtime cri uses it beside them`;
+}
+
+/** What an operator is told who asked for containers. */
+export function containersMissing(why: string): CloudlessError {
+  return new CloudlessError(
+    'precondition',
+    `--runtime cri: ${why}. Start a container runtime that speaks the CRI (containerd 1.6, CRI-O 1.23, or newer) and name its ` +
+      'socket by --cri-socket; or run without containers by --runtime process',
+  );
+}
+
+function orList(items: readonly string[]): string {
+  return items.length < 2 ? items.join('') : `${items.slice(0, -1).join(', ')} or ${items.at(-1) ?? ''}`;
+}

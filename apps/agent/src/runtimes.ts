@@ -1,0 +1,194 @@
+import { join } from 'node:path';
+import { errorFields, type Log } from '@cloudless/base';
+import { combineRuntimes, LateRuntime, type ContainerRuntime } from '@cloudless/runtime';
+import { openCriRuntime, type CriRuntime, type CriRuntimeOptions } from '@cloudless/runtime-cri';
+import { openProcessRuntime, type ProcessRuntime } from '@cloudless/runtime-process';
+import { systemClock, systemRandom } from '@cloudless/system';
+import type { AgentConfig } from './config.js';
+import { containersMissing, detectContainers, type Detected } from './container-detection.js';
+import {
+  CONTAINERS_FOLDER,
+  VOLUMES_FOLDER,
+  dropContainerMemory,
+  keepContainerMemory,
+  readContainerMemory,
+  type ContainerMemory,
+} from './container-memory.js';
+
+/** Below the data directory: the process runtime's own. */
+export const RUNTIME_FOLDER = 'runtime';
+
+/** What runs the workloads of an agent. */
+export interface AgentRuntimes {
+  readonly runtime: ContainerRuntime;
+  /** `process`, and `cri` when there are containers. */
+  readonly names: readonly string[];
+  /** Which container runtime is used, as `containerd 1.6.20 at /run/containerd/containerd.sock`; undefined: none. */
+  readonly containers: string | undefined;
+  /** Why there are no containers; undefined: there are. */
+  readonly withoutContainers: string | undefined;
+  /** Containers belong to a cluster: to be called before the first is made. Does not reject. */
+  joined(clusterId: string): Promise<void>;
+  /** Lets go of everything. @param endWork - Ends and removes what runs; without it, what runs goes on. */
+  close(endWork: boolean): Promise<void>;
+}
+
+/** Needs of {@link openRuntimes}. */
+export interface RuntimeDeps {
+  readonly log: Log;
+  readonly supervisorCommand: readonly string[];
+}
+
+type RuntimeConfig = Pick<
+  AgentConfig,
+  'name' | 'dataDir' | 'portRange' | 'runtime' | 'criSocket' | 'allowPrivileged' | 'allowHostPath' | 'maxPids'
+>;
+
+/**
+ * Opens the process runtime, and a container runtime as the configuration says.
+ * @throws kind `precondition` when containers were asked for by name and cannot be had.
+ */
+export async function openRuntimes(config: RuntimeConfig, deps: RuntimeDeps): Promise<AgentRuntimes> {
+  const log = deps.log.child({ component: 'runtime' });
+  const used = readContainerMemory(config.dataDir)?.socketPath;
+  const detected = await detect(config, used, log);
+  const processes = await openProcesses(config, deps);
+  if (detected.kind === 'none') {
+    return {
+      runtime: processes,
+      names: [processes.name],
+      containers: undefined,
+      withoutContainers: detected.why,
+      joined: async () => undefined,
+      close: (endWork) => closeProcesses(processes, endWork),
+    };
+  }
+  const { socketPath } = detected;
+  const late = lateContainers(config, detected, deps);
+  const combined = combineRuntimes({ processes, containers: late, clock: systemClock, random: systemRandom, log });
+  return {
+    runtime: combined,
+    names: [processes.name, late.name],
+    containers: `${await late.version()} at ${socketPath}`,
+    withoutContainers: undefined,
+    joined: async (clusterId) => {
+      keepContainerMemory(config.dataDir, { socketPath, owner: { cluster: clusterId, node: config.name } });
+      await late.begin(clusterId).catch((reason: unknown) => log.warn('containers not reached', errorFields(reason)));
+    },
+    close: async (endWork) => {
+      combined.letGo();
+      try {
+        if (await closeContainers(late, endWork)) dropContainerMemory(config.dataDir);
+      } finally {
+        await closeProcesses(processes, endWork);
+      }
+    },
+  };
+}
+
+/** One that was used before is used again, as it may have our containers: when it is away, it is waited for. */
+async function detect(
+  { runtime, criSocket, ...config }: RuntimeConfig,
+  used: string | undefined,
+  log: Log,
+): Promise<Detected | Awaited> {
+  if (runtime === 'process') {
+    if (used !== undefined) log.warn('containers of this node are not looked after: runtime is process', { socketPath: used });
+    return { kind: 'none', why: 'runtime is process' };
+  }
+  const socketPath = criSocket ?? used;
+  if (used !== undefined && socketPath !== used) {
+    log.warn('containers of this node at another socket are not looked after', { socketPath: used, now: socketPath });
+  }
+  const detected = await detectContainers({
+    ...permissions(config),
+    ...(socketPath === undefined ? {} : { socketPath }),
+    shared: runtime === 'cri' || used !== undefined,
+    clock: systemClock,
+  });
+  if (detected.kind === 'found') return detected;
+  if (socketPath !== undefined && socketPath === used) {
+    log.warn('container runtime is awaited, as this node may have containers there', { socketPath, reason: detected.why });
+    return { kind: 'awaited', socketPath };
+  }
+  if (runtime === 'cri') throw containersMissing(detected.why);
+  return detected;
+}
+
+interface Awaited {
+  readonly kind: 'awaited';
+  readonly socketPath: string;
+}
+
+function permissions({ allowPrivileged, allowHostPath }: Pick<RuntimeConfig, 'allowPrivileged' | 'allowHostPath'>): {
+  readonly allowPrivileged: boolean;
+  readonly allowedHostPaths: readonly string[];
+} {
+  return { allowPrivileged, allowedHostPaths: allowHostPath };
+}
+
+function lateContainers(
+  config: RuntimeConfig,
+  found: Exclude<Detected, { kind: 'none' }> | Awaited,
+  { log }: RuntimeDeps,
+): LateRuntime<CriRuntime> {
+  const { socketPath } = found;
+  const { name, dataDir } = config;
+  const probe = found.kind === 'found' ? found.probe : undefined;
+  return new LateRuntime({
+    name: 'cri',
+    version: probe === undefined ? 'a container runtime' : `${probe.name} ${probe.version}`,
+    capabilities: probe?.capabilities ?? [],
+    open: (cluster) => {
+      const owner = { cluster, node: name };
+      const options = { maxPids: config.maxPids, ...permissions(config) };
+      return openContainers({ socketPath, owner }, dataDir, log.child({ component: 'containers' }), options);
+    },
+  });
+}
+
+/** The containers that the agent of a data directory has somewhere. */
+export function openContainers(
+  { socketPath, owner }: ContainerMemory,
+  dataDir: string,
+  log: Log,
+  options: Pick<CriRuntimeOptions, 'maxPids' | 'allowPrivileged' | 'allowedHostPaths'> = {},
+): Promise<CriRuntime> {
+  return openCriRuntime({
+    socketPath,
+    owner,
+    logDirectory: join(dataDir, CONTAINERS_FOLDER, 'logs'),
+    volumeDirectory: join(dataDir, VOLUMES_FOLDER),
+    guardedPaths: [dataDir],
+    ...options,
+    clock: systemClock,
+    log,
+  });
+}
+
+function openProcesses(config: Pick<RuntimeConfig, 'dataDir' | 'portRange'>, deps: RuntimeDeps): Promise<ProcessRuntime> {
+  return openProcessRuntime({
+    directory: join(config.dataDir, RUNTIME_FOLDER),
+    portRange: config.portRange,
+    clock: systemClock,
+    random: systemRandom,
+    log: deps.log.child({ component: 'runtime' }),
+    supervisorCommand: deps.supervisorCommand,
+  });
+}
+
+/** A supervisor that holds nothing would only outlive us for nothing. */
+async function closeProcesses(runtime: ProcessRuntime, endWork: boolean): Promise<void> {
+  return endWork || (await runtime.list()).length === 0 ? runtime.shutdown() : runtime.close();
+}
+
+/** @returns Whether no container is left. */
+async function closeContainers(late: LateRuntime<CriRuntime>, endWork: boolean): Promise<boolean> {
+  try {
+    if (!endWork || late.inner === undefined) return (await late.list()).length === 0;
+    await late.inner.shutdown();
+    return true;
+  } finally {
+    await late.close();
+  }
+}

@@ -1,0 +1,210 @@
+import { create, type MessageInitShape } from '@bufbuild/protobuf';
+import { durationFromMs, timestampFromMs } from '@bufbuild/protobuf/wkt';
+import {
+  Event_Severity as Severity,
+  ImagePullStatusSchema,
+  ImagePullStatus_Phase as Pull,
+  ReplicaReportSchema,
+  ReplicaStatus_Phase as Phase,
+} from '@cloudless/api';
+import { ReplicaRecordSchema, WorkloadRecordSchema } from '@cloudless/api/store';
+import { createSeededRandom, silentLog, type Log } from '@cloudless/base';
+import { ManualClock, settle } from '@cloudless/base/testing';
+import { openClusterState, type ClusterState } from '@cloudless/cluster-state';
+import { createMemoryStateStore } from '@cloudless/state-store';
+import { ReplicaReports } from './replica-reports.js';
+
+type Report = MessageInitShape<typeof ReplicaReportSchema>;
+const IMAGE = 'nginx:alpine';
+
+class World {
+  readonly errors: string[] = [];
+  private constructor(
+    readonly clock: ManualClock,
+    readonly state: ClusterState,
+    private reports: ReplicaReports,
+  ) {}
+
+  static async open(replicas = 1): Promise<World> {
+    const clock = new ManualClock();
+    const random = createSeededRandom(1);
+    const state = await openClusterState({
+      store: createMemoryStateStore({ clock }),
+      clock,
+      random,
+      log: silentLog,
+      holder: 'test',
+    });
+    const transaction = state.transaction();
+    for (let number = 0; number < replicas; number += 1) {
+      const [uid, id] = [`w${number}`, `w-${number}`];
+      transaction.put('workload', uid, create(WorkloadRecordSchema, { uid, namespace: 'default', name: `web-${number}` }));
+      const place = { id, uid, sequence: 1n, nodeId: 'node-1', desiredRunning: true, phase: Phase.ASSIGNED };
+      transaction.createReplica(create(ReplicaRecordSchema, place));
+    }
+    await state.commit(transaction);
+    const world = new World(clock, state, undefined as unknown as ReplicaReports);
+    world.restart();
+    return world;
+  }
+
+  /** As a coordinator's restart: what was told is known from the store alone. */
+  restart(): void {
+    const log: Log = {
+      ...silentLog,
+      error: (message) => this.errors.push(message),
+      warn: (message) => this.errors.push(message),
+    };
+    const deps = { state: this.state, clock: this.clock, random: createSeededRandom(1), log };
+    this.reports = new ReplicaReports(deps as unknown as ConstructorParameters<typeof ReplicaReports>[0]);
+  }
+
+  async report(report: Report): Promise<void> {
+    this.take(report);
+    await this.reports.written('node-1');
+  }
+
+  take(report: Report): void {
+    this.reports.take('node-1', create(ReplicaReportSchema, { replicaId: 'w-0', phase: Phase.STARTING, ...report }));
+  }
+
+  written(): Promise<void> {
+    return this.reports.written('node-1');
+  }
+
+  /** Reasons of the events, oldest first. */
+  reasons(): readonly string[] {
+    return this.events().map(({ reason }) => reason);
+  }
+
+  events() {
+    return [...this.state.view().events()].sort((a, b) => Number(a.id.split('-')[1]) - Number(b.id.split('-')[1]));
+  }
+
+  record() {
+    const record = this.state.view().replica('w-0');
+    if (record === undefined) throw new Error('no replica');
+    return record.value;
+  }
+
+  async close(): Promise<void> {
+    expect(this.errors).toEqual([]);
+    await this.reports.close();
+    await this.state.close();
+  }
+}
+
+const pull = (phase: Pull, startedAtMs: number, more: MessageInitShape<typeof ImagePullStatusSchema> = {}): Report => ({
+  imagePull: create(ImagePullStatusSchema, { image: IMAGE, phase, startedAt: timestampFromMs(startedAtMs), ...more }),
+});
+const pulling = (startedAtMs = 1): Report => pull(Pull.PULLING, startedAtMs);
+const pulled = (startedAtMs = 1): Report =>
+  pull(Pull.PULLED, startedAtMs, { took: durationFromMs(2_345), sizeBytes: 24_117_248n });
+const failed = (startedAtMs = 1, reason = 'not found'): Report =>
+  pull(Pull.FAILED, startedAtMs, { took: durationFromMs(10), reason });
+
+describe('events of pulls', () => {
+  let world: World;
+  beforeEach(async () => {
+    world = await World.open();
+  });
+  afterEach(() => world.close());
+
+  it('tell the beginning and the end of one, about its replica', async () => {
+    await world.report(pulling());
+    await world.report(pulled());
+    const about = { namespace: 'default', workload: 'web-0', replicaId: 'w-0', nodeId: 'node-1' };
+    const [first, second] = world.events();
+    expect(first).toMatchObject({
+      ...about,
+      reason: 'ImagePulling',
+      severity: Severity.INFO,
+      message: `image ${IMAGE} is being pulled`,
+    });
+    expect(second).toMatchObject({
+      ...about,
+      reason: 'ImagePulled',
+      severity: Severity.INFO,
+      message: `image ${IMAGE} was pulled in 2.3 s (23.0 MiB)`,
+      causeId: first?.id,
+    });
+    expect(world.record().imagePull).toMatchObject({ image: IMAGE, phase: Pull.PULLED });
+  });
+
+  it('are told once, also when the same is reported again, and after a restart of the coordinator', async () => {
+    await world.report(pulling());
+    await world.report(pulling());
+    world.restart();
+    await world.report(pulling());
+    await world.report(pulled());
+    world.restart();
+    await world.report(pulled());
+    expect(world.reasons()).toEqual(['ImagePulling', 'ImagePulled']);
+    await world.report(pulled(2));
+    expect(world.reasons()).toHaveLength(3);
+  });
+
+  it('come before what else the same report tells', async () => {
+    await world.report({ ...pulled(), phase: Phase.RUNNING, ready: true });
+    const [first, second] = world.events();
+    expect([first?.reason, second?.reason]).toEqual(['ImagePulled', 'ReplicaReady']);
+    expect(second?.causeId).toBe(first?.id);
+  });
+
+  it("stand for a failed start by themselves, with the registry's words", async () => {
+    await world.report(pulling());
+    await world.report({ ...failed(), restarts: 1, reason: 'not found, restarting in 100 ms' });
+    expect(world.reasons()).toEqual(['ImagePulling', 'ImagePullFailed']);
+    expect(world.events()[1]).toMatchObject({
+      severity: Severity.WARNING,
+      message: `image ${IMAGE} could not be pulled: not found`,
+    });
+    await world.report(failed(2, `image ${IMAGE} cannot be pulled: not found`));
+    expect(world.events().at(-1)?.message).toBe(`image ${IMAGE} cannot be pulled: not found`);
+    await world.report({ ...failed(2), restarts: 2, lastExitCode: 3, lastEndReason: 'exit code 3' });
+    expect(world.reasons().at(-1)).toBe('ReplicaRestarted'); // for another cause
+  });
+
+  it('do not flood the list while it fails over and over; the newest stands for those left out', async () => {
+    for (let turn = 1; turn <= 40; turn += 1) {
+      await world.report({ ...pulling(turn), restarts: turn - 1 });
+      await world.report({ ...failed(turn, `not found, ${turn}`), restarts: turn });
+    }
+    expect(world.reasons()).toEqual(['ImagePulling', ...Array.from({ length: 5 }, () => 'ImagePullFailed')]);
+    await world.clock.advance(60_000);
+    await settle();
+    expect(world.events().at(-1)).toMatchObject({
+      reason: 'ImagePullFailed',
+      count: 35,
+      message: expect.stringContaining('not found, 40'),
+    });
+  });
+
+  it('are of what the agent does: one that was restarted pulls nothing', async () => {
+    await world.report(pulling());
+    await world.report({});
+    expect(world.record().imagePull).toBeUndefined();
+    await world.report(pulled());
+    await world.report({ phase: Phase.RUNNING, ready: true });
+    expect(world.record().imagePull).toMatchObject({ phase: Pull.PULLED });
+  });
+
+  it('keep as much of a reason as people read', async () => {
+    await world.report(failed(1, 'x'.repeat(5_000)));
+    expect(world.record().imagePull?.reason).toBe(`${'x'.repeat(1_000)}…`);
+  });
+});
+
+it('events of pulls fit into transactions, however many replicas of a node are reported at once', async () => {
+  const world = await World.open(45);
+  for (const [phase, ready] of [
+    [Phase.RUNNING, true],
+    [Phase.RUNNING, false], // takes its workload's evidence too
+  ] as const) {
+    for (let number = 0; number < 45; number += 1)
+      world.take({ ...pulled(Number(ready) + 1), replicaId: `w-${number}`, phase, ready });
+    await world.written();
+  }
+  expect(world.reasons()).toHaveLength(4 * 45);
+  await world.close();
+});
