@@ -18,10 +18,15 @@ export function effectiveNode(record: NodeRecord): EffectiveNode {
   const taints = new Map([...fromAgent, ...record.taints].map((taint) => [taintKey(taint), taint]));
   return {
     region: record.region ?? record.hello?.region ?? '',
-    zone: record.zone ?? record.hello?.zone ?? '',
+    zone: zoneOf(record),
     labels,
     taints: [...taints.values()],
   };
+}
+
+/** As {@link effectiveNode} has it, for those who need nothing else of it: it is asked for each replica that is shown. */
+export function zoneOf({ zone, hello }: NodeRecord): string {
+  return zone ?? hello?.zone ?? '';
 }
 
 /** What identifies a taint on a node: its key and effect. */

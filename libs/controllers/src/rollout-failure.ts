@@ -34,7 +34,7 @@ export function toRolloutFailure(
   const why = worst === undefined ? '' : worst.lastEndReason || worst.reason;
   const { version, nowMs } = about;
   return create(RolloutFailureSchema, {
-    reason: worst === undefined || why === '' ? about.reason : `${about.reason}; replica ${worst.id}: ${why}`,
+    reason: worst === undefined || about.reason.includes(why) ? about.reason : `${about.reason}; replica ${worst.id}: ${why}`,
     replicaId: worst?.id ?? '',
     nodeId: worst?.nodeId ?? '',
     ...(worst?.lastExitCode === undefined ? {} : { exitCode: worst.lastExitCode }),

@@ -15,7 +15,7 @@ import type { NodeDirectory } from './node-directory.js';
 import type { Readiness } from './readiness.js';
 import { msOf } from './scheduler-input.js';
 import { seatsOf, type Seats, type SeatSources } from './seats.js';
-import { isFormerFinal } from './workload-pass.js';
+import { isFormerFinal, WAITS_FOR_A_NODE } from './workload-pass.js';
 
 /** What the planner is given, and when its answer may change by time alone. */
 export interface RolloutInput {
@@ -76,6 +76,7 @@ export function toRolloutInput(
       unproven: readyForMs !== undefined || (replica.nodeId !== '' && !sources.nodes.isAlive(replica.nodeId)),
       createdSequence: Number(replica.sequence),
       nodeId: replica.nodeId === '' ? replica.onlyNodeId : replica.nodeId,
+      ...(isRefused(replica) ? { unplaced: replica.reason } : {}),
     };
   };
   const version = canonicalVersion(sources.view, workload.uid, workload.version);
@@ -86,6 +87,11 @@ export function toRolloutInput(
       ? { ...limitsOf(spec, desired), version, replicas: seen }
       : { ...limitsOfSeats(spec, seats, seen), version, ...withoutFrozen(seats, seen) };
   return { observed, nextFreshMs };
+}
+
+/** A placement has looked at it and found no node. */
+function isRefused({ nodeId, reason }: ReplicaRecord): boolean {
+  return nodeId === '' && reason !== '' && reason !== WAITS_FOR_A_NODE;
 }
 
 /**

@@ -1,7 +1,7 @@
 import { durationMs } from '@bufbuild/protobuf/wkt';
 import {
   capabilitiesOf,
-  disconnectTimesOf,
+  hostPortsOf,
   LabelRequirement_Operator as LabelOperator,
   Placement_Locality as Locality,
   Spread_Mode as SpreadMode,
@@ -86,6 +86,7 @@ export function toPlacementRequest(workload: WorkloadRecord, template: WorkloadS
     namespace: workload.namespace,
     labels: template.labels,
     resources: toRequests(template),
+    hostPorts: hostPortsOf(template),
     ...(template.priority === undefined ? {} : { priority: template.priority }),
     regions: placement?.regions ?? [],
     zones: placement?.zones ?? [],
@@ -106,10 +107,7 @@ export function toPlacementRequest(workload: WorkloadRecord, template: WorkloadS
           },
         }),
     // The disconnect part is not in the template: a replica need not be replaced when it changes.
-    capabilities: [
-      ...capabilitiesOf(template),
-      ...(disconnectTimesOf(workload.spec).stopAfterMs === undefined ? [] : ['disconnect.exclusive']),
-    ],
+    capabilities: capabilitiesOf(template, workload.spec),
   };
 }
 
@@ -134,6 +132,7 @@ export function toReservation(
     namespace: workload.namespace,
     labels: template.labels,
     resources: toRequests(template),
+    hostPorts: hostPortsOf(template),
     workloadAntiAffinity: (template.placement?.antiAffinity?.workloads ?? []).map(toWorkloadTerm),
     leaving: !replica.desiredRunning,
   };

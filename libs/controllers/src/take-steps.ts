@@ -8,7 +8,7 @@ import type { RolloutObserved, RolloutStep } from '@cloudless/rollout';
 import { toDisconnectFields } from './follow-disconnect.js';
 import type { SlotBackoffs } from './slot-backoff.js';
 import type { StepsTaken } from './step-events.js';
-import { isFinal, MAX_REPLICA_WRITES, type WorkloadPass } from './workload-pass.js';
+import { isFinal, MAX_REPLICA_WRITES, WAITS_FOR_A_NODE, type WorkloadPass } from './workload-pass.js';
 
 /** What became of the steps of a decision. */
 export interface TakenSteps extends StepsTaken {
@@ -79,7 +79,7 @@ function createReplica(
     onlyNodeId: nodeId,
     desiredRunning: true,
     phase: Phase.PENDING,
-    reason: 'waits for a node',
+    reason: WAITS_FOR_A_NODE,
     ...toDisconnectFields(disconnectTimesOf(workload.value.spec)),
     createdAt: timestampFromMs(wallTimeMs),
   });

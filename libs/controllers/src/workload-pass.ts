@@ -26,6 +26,9 @@ export const MAX_REPLICA_WRITES = 60;
 /** All writes of a pass but the last few: events and the control record. */
 export const MAX_PASS_WRITES = 90;
 
+/** The reason of a replica that no placement has looked at yet. */
+export const WAITS_FOR_A_NODE = 'waits for a node';
+
 /** It has run to its end for good: it counts as one of the wanted replicas and is not replaced. */
 export function isFinal(view: Pick<ClusterView, 'version'>, workload: WorkloadRecord, replica: ReplicaRecord): boolean {
   return hasEnded(view, workload, workload.version, replica);

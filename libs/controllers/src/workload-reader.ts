@@ -20,10 +20,11 @@ import {
 import type { ControlRecord, ReplicaRecord, VersionRecord, WorkloadRecord } from '@cloudless/api/store';
 import { canonicalVersion, isLive, servesOf, type ClusterState, type ClusterView } from '@cloudless/cluster-state';
 import { askedFor, isUnderWay } from './asked-for.js';
-import { effectiveNode } from './effective-node.js';
+import { zoneOf } from './effective-node.js';
 import type { NodeDirectory } from './node-directory.js';
 import { limitsOf } from './rollout-input.js';
 import { seatsOf, type Seats, type SeatSources } from './seats.js';
+import { WAITS_FOR_A_NODE } from './workload-pass.js';
 
 /** Makes what the API shows of workloads and replicas out of records and liveness. */
 export class WorkloadReader {
@@ -69,7 +70,7 @@ export class WorkloadReader {
       ready: replica.ready && replica.desiredRunning,
       reason: replica.reason,
       nodeId: replica.nodeId,
-      zone: node === undefined ? '' : effectiveNode(node).zone,
+      zone: node === undefined ? '' : zoneOf(node),
       containerId: replica.containerId,
       restarts: replica.restarts,
       endpoints: replica.endpoints,
@@ -80,6 +81,7 @@ export class WorkloadReader {
       ...(replica.lastExitCode === undefined ? {} : { lastExitCode: replica.lastExitCode }),
       lastEndReason: replica.lastEndReason,
       lastLines: replica.lastLines,
+      ...(replica.imagePull === undefined ? {} : { imagePull: replica.imagePull }),
     });
   }
 }
@@ -193,7 +195,7 @@ function phaseOf({ record, control, desired, live, serving, updated, succeeded, 
 function reasonOf({ serving, ready, desired, succeeded, failed, replicas, control, seats }: Facts): string {
   const unplaced = serving.filter(({ nodeId }) => nodeId === '');
   if (unplaced.length > 0) {
-    const why = unplaced.find(({ reason }) => reason !== '')?.reason ?? 'waits for a node';
+    const why = unplaced.find(({ reason }) => reason !== '')?.reason ?? WAITS_FOR_A_NODE;
     return `${unplaced.length} of ${desired} replicas without a node: ${why}`;
   }
   const broken = failed[0];

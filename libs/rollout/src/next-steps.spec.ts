@@ -269,6 +269,42 @@ describe('nextSteps: waiting', () => {
       wakeOn: { kind: 'spec' },
     });
   });
+
+  const unplaced = 'no node fits: cpu: 3 of 3 nodes';
+  const noRoom =
+    '3 of 3 replicas are ready, 1 not yet: no node fits: cpu: 3 of 3 nodes; min_available 3 lets no other go first: ' +
+    'make room, or allow fewer ready ones meanwhile by min_available or max_unavailable';
+  const homeless = aReplica(9, { version: 2, ready: false, unplaced });
+  it.each<{ name: string; changes: Partial<RolloutObserved>; text: string }>([
+    {
+      name: 'what to do when what comes first finds no node, and nothing may go',
+      changes: { replicas: [...old(3), homeless] },
+      text: noRoom,
+    },
+    {
+      name: 'why the oldest finds none',
+      changes: { maxSurge: 2, replicas: [...old(3), aReplica(10, { version: 2, ready: false, unplaced: 'later' }), homeless] },
+      text: noRoom.replace('1 not yet', '2 not yet'),
+    },
+    {
+      name: 'no more while a stop makes room',
+      changes: { replicas: [...old(3), aReplica(8, { desired: 'stopped' }), homeless], maxSurge: 2 },
+      text: '3 of 3 replicas are ready, 1 not yet',
+    },
+    {
+      name: 'no more when nothing old holds any room',
+      changes: { replicas: [...current(2), homeless] },
+      text: '2 of 3 replicas are ready, 1 not yet',
+    },
+    {
+      name: 'no more where a batch is under way, and not the floor is in the way',
+      changes: { minAvailable: 1, maxSurge: 0, replicas: [...old(2), homeless] },
+      text: '2 of 3 replicas are ready, 1 not yet',
+    },
+  ])('says $name', ({ changes, text }) => {
+    const decision = nextSteps(anObserved({ ...resolveLimits({ desired: 3, minAvailable: 3 }), ...changes }));
+    expect(decision).toMatchObject({ kind: 'waiting', reason: { kind: 'notReady', text } });
+  });
 });
 
 describe('the example of the README', () => {

@@ -26,6 +26,8 @@ export interface RolloutReplica {
   readonly forced?: boolean;
   /** The node it is on or bound to; only {@link RolloutObserved.seats} need it. */
   readonly nodeId?: string;
+  /** Why no node takes it. Absent: it has one, or nobody has looked yet. */
+  readonly unplaced?: string;
 }
 
 /** How a new version takes the place of another. */

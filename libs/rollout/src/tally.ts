@@ -34,6 +34,8 @@ export interface Tally {
   /** Neither ready nor unproven, and not on the way out. */
   readonly unready: number;
   readonly unproven: number;
+  /** Why no node takes the oldest of those that have none; undefined when all have one. */
+  readonly unplaced: string | undefined;
   /** Stops that are committed but not confirmed. */
   readonly leaving: number;
   /** Those of `leaving` that were ready and may still serve. */
@@ -58,6 +60,7 @@ export function tallyOf(replicas: readonly RolloutReplica[], choose: Choose): Ta
   const counts = { live: 0, ready: 0, unready: 0, unproven: 0, leaving: 0, leavingReady: 0, draining: 0 };
   const candidates: RolloutReplica[] = [];
   const draining: RolloutReplica[] = [];
+  let homeless: RolloutReplica | undefined;
   for (const replica of replicas) {
     if (replica.lost) continue;
     counts.live += 1;
@@ -70,6 +73,7 @@ export function tallyOf(replicas: readonly RolloutReplica[], choose: Choose): Ta
     if (replica.ready) counts.ready += 1;
     else if (isUnproven(replica)) counts.unproven += 1;
     else counts.unready += 1;
+    if (replica.unplaced !== undefined && (homeless === undefined || isOlder(replica, homeless))) homeless = replica;
     if (replica.draining) draining.push(replica);
     else candidates.push(replica);
   }
@@ -78,6 +82,7 @@ export function tallyOf(replicas: readonly RolloutReplica[], choose: Choose): Ta
   const victims = [...surplus, ...byDisruptionOrder(draining), ...outdated];
   return {
     ...counts,
+    unplaced: homeless?.unplaced,
     missing,
     unreadyVictims: victims.filter(isUnready),
     unprovenVictims: victims.filter(isUnproven),
@@ -160,6 +165,9 @@ export const toCreate = ({ version, nodeId }: Missing): RolloutStep =>
 export function toSteps({ creates, stops }: Acts): readonly RolloutStep[] {
   return [...creates.map(toCreate), ...stops.map((replica) => ({ kind: 'stopReplica', replicaId: replica.id }) as const)];
 }
+
+const isOlder = (a: RolloutReplica, b: RolloutReplica): boolean =>
+  a.createdSequence < b.createdSequence || (a.createdSequence === b.createdSequence && a.id < b.id);
 
 export const isReady = (replica: RolloutReplica): boolean => replica.ready;
 export const isUnproven = (replica: RolloutReplica): boolean => !replica.ready && replica.unproven === true;

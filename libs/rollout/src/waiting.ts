@@ -12,7 +12,12 @@ export function waitFor(kind: WaitReason['kind'], wakeOn: WakeOn['kind'], text: 
 export function whySetWaits(limits: RolloutLimits, tally: Tally): RolloutDecision | undefined {
   const { want } = limits;
   const { ready, unready, unproven, leaving } = tally;
-  if (unready > 0) return waitFor('notReady', 'replicas', `${ready} of ${want} replicas are ready, ${unready} not yet`);
+  if (unready > 0)
+    return waitFor(
+      'notReady',
+      'replicas',
+      `${ready} of ${want} replicas are ready, ${unready} not yet${whyNoRoom(limits, tally)}`,
+    );
   if (unproven > 0)
     return waitFor(
       'unproven',
@@ -25,6 +30,18 @@ export function whySetWaits(limits: RolloutLimits, tally: Tally): RolloutDecisio
   const text = describeImpossible(limits);
   assert(text !== undefined, 'a rollout that can move is never without steps');
   return waitFor('impossibleLimits', 'spec', text);
+}
+
+/**
+ * What has to happen when a new replica finds no node, and those whose place it could take may not go first: time alone brings nothing
+ * then. Empty while something else may make room.
+ */
+function whyNoRoom({ minAvailable }: RolloutLimits, { unplaced, ready, leaving, readyVictims }: Tally): string {
+  if (unplaced === undefined || leaving > 0 || readyVictims.length === 0 || ready > minAvailable) return '';
+  return (
+    `: ${unplaced}; min_available ${minAvailable} lets no other go first: make room, ` +
+    'or allow fewer ready ones meanwhile by min_available or max_unavailable'
+  );
 }
 
 /** A paused rollout with something left to roll. */

@@ -1,3 +1,4 @@
+import type { HostPort } from './host-ports.js';
 import type { NodeRecord } from './node.js';
 import { compareNumbers, compareText } from './order.js';
 import type { Failure } from './reasons.js';
@@ -24,6 +25,8 @@ export interface Candidate {
   /** Booked on the node, with what this call has placed there. */
   allocated: Resources;
   replicas: number;
+  /** A host port of the request that is held on the node, by what was there or by what this call has placed. */
+  takenPort: HostPort | undefined;
   /** Replicas of the workload on the node that stay. */
   onNode: number;
   /** Failure of any filter but spread; kept up to date. */

@@ -4,7 +4,7 @@ import { describeRequirements } from './labels.js';
 import { describeDomain } from './node.js';
 import { compareNumbers, compareText } from './order.js';
 import type { PlacementRun } from './placement-run.js';
-import type { Failure, PlacementFilter } from './reasons.js';
+import { describeFailure, type Failure, type PlacementFilter } from './reasons.js';
 import type { ResourceField } from './resources.js';
 import type { ScoreTerms } from './score.js';
 import { describeShortage } from './units.js';
@@ -101,6 +101,8 @@ function describeOn(run: PlacementRun, candidate: Candidate, { filter, detail = 
       return shortOf('bandwidthBps');
     case 'gpu':
       return shortOf('gpus');
+    case 'hostPort':
+      return describeFailure({ filter, detail });
     case 'workloadAffinity':
       return `needs a replica of ${selectors(run.affinity, detail)} in the same ${detail}, none in ${describeDomain(record, detail)}`;
     case 'workloadAntiAffinity':

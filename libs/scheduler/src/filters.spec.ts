@@ -314,12 +314,15 @@ describe('the order of the filters', () => {
     { filter: 'storage', request: need({ bandwidthBps: 9e12, gpus: 9 }) },
     { filter: 'bandwidth', request: need({ gpus: 9 }) },
     { filter: 'gpu', request: need({}) },
+    { filter: 'hostPort', request: { hostPorts: [] } },
     { filter: 'workloadAffinity', request: { workloadAffinity: [] } },
     { filter: 'workloadAntiAffinity', request: { workloadAntiAffinity: [] } },
     { filter: 'spread', node: { labels: { rack: 'r1' } } },
   ];
 
   it('is that of PLACEMENT_FILTERS', () => {
+    const hostPorts = [{ protocol: 'tcp', number: 80 }] as const;
+    const held = aReservation('web-1', { hostPorts });
     const everywhere = { topology: 'node', mode: 'required' } as const;
     let node = aNode('n1', {
       availability: { lost: true, draining: true, cordoned: true, quarantined: true },
@@ -334,20 +337,21 @@ describe('the order of the filters', () => {
       ...affinity('Exists', 'disk'),
       nodeAntiAffinity: [{ mode: 'required', requirements: [] }],
       resources: { cpuMillis: 9e12, memoryBytes: 9e12, storageBytes: 9e12, bandwidthBps: 9e12, gpus: 9 },
+      hostPorts,
       workloadAffinity: [{ ...everywhere, selector: [{ key: 'app', operator: 'In', values: ['cache'] }] }],
       workloadAntiAffinity: [{ ...everywhere, selector: [] }],
       spread: { topology: 'rack', mode: 'required' },
     });
     const seen: (PlacementFilter | undefined)[] = [];
     for (const step of steps) {
-      const [explanation] = aCluster([node], [aReservation('web-1')]).explain(request);
+      const [explanation] = aCluster([node], [held]).explain(request);
       seen.push(explanation?.fits === false ? explanation.filter : undefined);
       node = { ...node, ...step.node };
       request = { ...request, ...step.request };
     }
     expect(seen).toEqual(steps.map(({ filter }) => filter));
     expect(seen).toEqual(PLACEMENT_FILTERS);
-    expect(placedOn(aCluster([node], [aReservation('web-1')]), request)).toEqual(['n1']);
+    expect(placedOn(aCluster([node], [held]), request)).toEqual(['n1']);
   });
 });
 

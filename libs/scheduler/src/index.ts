@@ -2,6 +2,7 @@ export { createCluster } from './cluster.js';
 export type { Cluster, ClusterOptions, EligibleNode, NodeUsage, Placement } from './cluster.js';
 export { DEFAULT_MAX_REPLICAS } from './node.js';
 export type { NodeAvailability, NodeConditions, SchedulerNode } from './node.js';
+export type { HostPort } from './host-ports.js';
 export type { NodeTerm, PlacementRequest, Rule, Spread, WorkloadTerm } from './request.js';
 export type { Reservation } from './reservation.js';
 export type { ResourceAmounts, Resources } from './resources.js';

@@ -1,4 +1,5 @@
 import type { NodeId, ReplicaId, WorkloadId } from '@cloudless/base';
+import { HeldPorts, inPortOrder, type HostPort } from './host-ports.js';
 import { toLabelMap, type LabelMap } from './labels.js';
 import { compareText } from './order.js';
 import type { WorkloadTerm } from './request.js';
@@ -33,6 +34,7 @@ interface Entry {
   readonly nodeId: NodeId;
   readonly leaving: boolean;
   readonly resources: Resources;
+  readonly hostPorts: readonly HostPort[];
   readonly group: OpenGroup;
 }
 
@@ -51,6 +53,7 @@ const NOBODY: Head = { staying: 0, leaving: 0 };
 export class Ledger {
   private readonly entries = new Map<ReplicaId, Entry>();
   private readonly booked = new Map<NodeId, Booked>();
+  private ports = new HeldPorts();
   private readonly groups = new Map<string, OpenGroup>();
   private readonly groupsOf = new Map<WorkloadId, Set<OpenGroup>>();
 
@@ -58,10 +61,17 @@ export class Ledger {
   enter(reservation: Reservation): void {
     this.remove(reservation.replicaId);
     const { nodeId, leaving = false } = reservation;
-    const entry: Entry = { nodeId, leaving, resources: toResources(reservation.resources), group: this.groupFor(reservation) };
+    const entry: Entry = {
+      nodeId,
+      leaving,
+      resources: toResources(reservation.resources),
+      hostPorts: inPortOrder(reservation.hostPorts),
+      group: this.groupFor(reservation),
+    };
     this.entries.set(reservation.replicaId, entry);
     const { allocated, replicas } = this.bookedOn(nodeId);
     this.booked.set(nodeId, { allocated: plus(allocated, entry.resources), replicas: replicas + 1 });
+    this.ports.count(nodeId, entry.hostPorts, 1);
     this.count(entry, 1);
   }
 
@@ -73,11 +83,17 @@ export class Ledger {
     const { allocated, replicas } = this.bookedOn(entry.nodeId);
     if (replicas === 1) this.booked.delete(entry.nodeId);
     else this.booked.set(entry.nodeId, { allocated: minus(allocated, entry.resources), replicas: replicas - 1 });
+    this.ports.count(entry.nodeId, entry.hostPorts, -1);
     this.count(entry, -1);
   }
 
   bookedOn(nodeId: NodeId): Booked {
     return this.booked.get(nodeId) ?? NOTHING_BOOKED;
+  }
+
+  /** The first of `ports` that a replica holds on the node, a leaving one too. */
+  takenPort(nodeId: NodeId, ports: readonly HostPort[]): HostPort | undefined {
+    return this.ports.firstTaken(nodeId, ports);
   }
 
   allGroups(): Iterable<ReplicaGroup> {
@@ -97,6 +113,7 @@ export class Ledger {
   clone(): Ledger {
     const copy = new Ledger();
     for (const [nodeId, booked] of this.booked) copy.booked.set(nodeId, booked);
+    copy.ports = this.ports.clone();
     for (const group of this.groups.values()) copy.open({ ...group, perNode: new Map(group.perNode) });
     for (const [replicaId, entry] of this.entries) {
       copy.entries.set(replicaId, { ...entry, group: copy.groups.get(entry.group.key) ?? entry.group });

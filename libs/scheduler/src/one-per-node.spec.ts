@@ -44,7 +44,7 @@ describe('eligible', () => {
 
   it('is what the oracle says of the node alone', () => {
     const onOthers: readonly PlacementFilter[] = [
-      ...(['replicas', 'cpu', 'memory', 'storage', 'bandwidth', 'gpu'] as const),
+      ...(['replicas', 'cpu', 'memory', 'storage', 'bandwidth', 'gpu', 'hostPort'] as const),
       ...(['workloadAffinity', 'workloadAntiAffinity', 'spread'] as const),
     ];
     fc.assert(

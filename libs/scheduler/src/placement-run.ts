@@ -1,6 +1,7 @@
 import type { NodeId } from '@cloudless/base';
 import { compareCandidates, NO_DOMAIN, type Candidate } from './candidate.js';
 import { couldEverHold, fixedPreferences, nodeFailure } from './filters.js';
+import { describeHostPort } from './host-ports.js';
 import type { Ledger } from './ledger.js';
 import { domainOf, zoneKeyOf, type NodeRecord } from './node.js';
 import { firstText } from './order.js';
@@ -75,6 +76,7 @@ export class PlacementRun {
   book(candidate: Candidate): void {
     candidate.allocated = plus(candidate.allocated, this.request.resources);
     candidate.replicas += 1;
+    candidate.takenPort ??= this.request.hostPorts[0];
     candidate.onNode += 1;
     candidate.inZone.count += 1;
     if (candidate.inSpread !== NO_SPREAD) candidate.inSpread.count += 1;
@@ -129,6 +131,7 @@ export class PlacementRun {
       fixedPreferences: fixedPreferences(record, request),
       allocated,
       replicas,
+      takenPort: this.ledger.takenPort(record.id, request.hostPorts),
       onNode,
       failure,
       terms: NO_SCORE,
@@ -158,10 +161,11 @@ export class PlacementRun {
     candidate.score = totalScore(candidate.terms, this.weights);
   }
 
-  private roomFailure({ record, allocated, replicas }: Candidate): Failure | undefined {
+  private roomFailure({ record, allocated, replicas, takenPort }: Candidate): Failure | undefined {
     if (replicas >= record.maxReplicas) return { filter: 'replicas' };
     const short = firstShortage(this.request.resources, record.allocatable, allocated);
-    return short && { filter: FILTER_OF_RESOURCE[short] };
+    if (short !== undefined) return { filter: FILTER_OF_RESOURCE[short] };
+    return takenPort && { filter: 'hostPort', detail: describeHostPort(takenPort) };
   }
 
   private companyFailure({ affinityDomains, antiAffinityDomains, forbiddenBy }: Candidate): Failure | undefined {

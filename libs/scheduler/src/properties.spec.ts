@@ -117,6 +117,8 @@ describe('always', () => {
         for (const node of after.nodes) {
           const held = after.reservations.filter((reservation) => reservation.nodeId === node.id);
           expect(held.length).toBeLessThanOrEqual(node.maxReplicas ?? 110);
+          const ports = held.flatMap(({ hostPorts = [] }) => hostPorts.map(({ number, protocol }) => `${number}/${protocol}`));
+          expect(ports).toEqual([...new Set(ports)]);
           for (const field of ['cpuMillis', 'memoryBytes', 'storageBytes', 'bandwidthBps', 'gpus'] as const) {
             const booked = held.reduce((sum, { resources }) => sum + (resources[field] ?? 0), 0);
             expect(booked).toBeLessThanOrEqual(Math.max(0, usable(node, field)));
@@ -163,6 +165,7 @@ describe('always', () => {
             zones: shuffle(request.zones), // regions are ordered by preference
             capabilities: shuffle(request.capabilities),
             tolerations: shuffle(request.tolerations),
+            hostPorts: shuffle(request.hostPorts),
             nodeAffinity: shuffle(request.nodeAffinity),
             workloadAffinity: shuffle(request.workloadAffinity),
             workloadAntiAffinity: shuffle(request.workloadAntiAffinity),

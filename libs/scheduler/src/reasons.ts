@@ -23,6 +23,7 @@ export const PLACEMENT_FILTERS = [
   'storage',
   'bandwidth',
   'gpu',
+  'hostPort',
   'workloadAffinity',
   'workloadAntiAffinity',
   'spread',
@@ -33,7 +34,7 @@ export type PlacementFilter = (typeof PLACEMENT_FILTERS)[number];
 /** A filter that failed, and on what. */
 export interface Failure {
   readonly filter: PlacementFilter;
-  /** The missing capability, the unmet requirement, the taint, the topology; absent where the filter says it all. */
+  /** The missing capability, the unmet requirement, the taint, the port, the topology; absent where the filter says it all. */
   readonly detail?: string;
 }
 
@@ -53,8 +54,9 @@ export function describeReasons(reasons: readonly PlacementReason[]): string {
   return reasons.map((reason) => `${describeFailure(reason)}: ${reason.nodes} of ${reason.of} nodes`).join(', ');
 }
 
-/** The failed filter for people: `node selector disk=ssd`, `capability runtime.cri`, `cpu`. */
+/** The failed filter for people: `node selector disk=ssd`, `capability runtime.cri`, `cpu`, `host port 8080 is taken`. */
 export function describeFailure({ filter, detail }: Failure): string {
+  if (filter === 'hostPort') return `host port ${detail ?? ''} is taken`;
   const words = WORDS[filter] ?? filter;
   return detail === undefined ? words : `${words} ${detail}`;
 }

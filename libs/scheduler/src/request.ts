@@ -1,4 +1,5 @@
 import type { WorkloadId } from '@cloudless/base';
+import { checkHostPorts, inPortOrder, type HostPort } from './host-ports.js';
 import { checkRequirements, type LabelRequirement, type Labels } from './labels.js';
 import { Problems } from './problems.js';
 import { checkAmounts, toResources, type ResourceAmounts, type Resources } from './resources.js';
@@ -65,6 +66,8 @@ export interface PlacementRequest {
   readonly spread?: Spread;
   /** Capabilities that the node must have, all of them. */
   readonly capabilities?: readonly string[];
+  /** Ports of the node that each replica takes: a node has each of them once. */
+  readonly hostPorts?: readonly HostPort[];
 }
 
 /** The request with its defaults filled in. */
@@ -90,6 +93,7 @@ export function toFullRequest(request: PlacementRequest): FullRequest {
     tolerations: [],
     capabilities: [],
     ...given,
+    hostPorts: inPortOrder(given.hostPorts),
     resources: toResources(given.resources),
     spread: spread === undefined ? undefined : { maxSkew: 1, ...spread },
   };
@@ -106,6 +110,7 @@ function checkRequest(request: FullRequest): void {
   for (const path of ['nodeAffinity', 'nodeAntiAffinity'] as const) checkNodeTerms(problems, path, request[path]);
   for (const path of ['workloadAffinity', 'workloadAntiAffinity'] as const) checkWorkloadTerms(problems, path, request[path]);
   checkTolerations(problems, 'tolerations', request.tolerations);
+  checkHostPorts(problems, 'hostPorts', request.hostPorts);
   if (request.spread !== undefined) {
     problems.notEmpty('spread.topology', request.spread.topology);
     problems.oneOf('spread.mode', request.spread.mode, ['required', 'preferred']);

@@ -1,4 +1,5 @@
 import type { NodeId, ReplicaId, WorkloadId } from '@cloudless/base';
+import { checkHostPorts, type HostPort } from './host-ports.js';
 import type { Labels } from './labels.js';
 import { Problems } from './problems.js';
 import { checkWorkloadTerms, type WorkloadTerm } from './request.js';
@@ -13,6 +14,8 @@ export interface Reservation {
   /** The workload's labels. */
   readonly labels?: Labels;
   readonly resources: ResourceAmounts;
+  /** Ports of the node that it holds, until it is released like all else. */
+  readonly hostPorts?: readonly HostPort[];
   /**
    * The workload's anti-affinity. Its required terms also keep newcomers that they describe away from this replica;
    * preferred ones are not looked at.
@@ -32,6 +35,7 @@ export function checkReservation(reservation: Reservation): void {
   problems.notEmpty('nodeId', reservation.nodeId);
   problems.notEmpty('workloadId', reservation.workloadId);
   checkAmounts(problems, 'resources', reservation.resources);
+  checkHostPorts(problems, 'hostPorts', reservation.hostPorts ?? []);
   checkWorkloadTerms(problems, 'workloadAntiAffinity', reservation.workloadAntiAffinity ?? []);
   problems.throwIfAny();
 }

@@ -10,6 +10,9 @@ import { TestCluster, type TestClusterOptions } from './test-cluster.js';
 
 const NODES = 5;
 const WORKLOADS = ['one', 'two', 'three'];
+/** Those that share a host port, if there is one: all their replicas together, and one more, fit on the nodes. */
+const WITH_HOST_PORT = ['two', 'three'];
+const MOST_WITH_HOST_PORT = 2;
 /** Losses of one node: one more would quarantine it for longer than a world may take to converge. */
 const MAX_LOSSES = 2;
 /** Longer than a lease: whoever stays away so long is lost. */
@@ -17,6 +20,12 @@ const ABSENCE_MS = 4_000;
 const STEP_MS = 50;
 /** What no user can be to blame for. */
 const FAULTS: readonly Code[] = [Code.Internal, Code.Unknown, Code.Aborted, Code.ResourceExhausted];
+
+/** Settings of a {@link RandomWorld}. */
+export interface RandomWorldOptions extends Pick<TestClusterOptions, 'historyLimit'> {
+  /** Two of the workloads take the same port of their nodes, and the nodes run containers too. Default false. */
+  readonly hostPorts?: boolean;
+}
 
 /** A cluster in which users, agents and coordinators do random things. The same seed does the same again. */
 export class RandomWorld {
@@ -33,6 +42,7 @@ export class RandomWorld {
     readonly cluster: TestCluster,
     seed: number,
     private readonly store: 'fast' | 'slow',
+    private readonly hasHostPorts: boolean,
   ) {
     this.random = createSeededRandom(seed);
     this.checkers = store === 'slow' ? COMMIT_CHECKERS.filter((check) => check !== onlyTheLostAreGivenUp) : COMMIT_CHECKERS;
@@ -44,7 +54,7 @@ export class RandomWorld {
   static async start(
     seed: number,
     store: 'fast' | 'slow' = 'fast',
-    options: Pick<TestClusterOptions, 'historyLimit'> = {},
+    { hostPorts = false, ...options }: RandomWorldOptions = {},
   ): Promise<RandomWorld> {
     const delays = createSeededRandom(seed);
     let started = false;
@@ -54,10 +64,11 @@ export class RandomWorld {
       await cluster.addNode(`node-${number}`, {
         zone: `zone-${number % 3}`,
         capacity: { cpuMillis: 2_000, memoryBytes: 8n << 30n },
+        capabilities: ['runtime.process', ...(hostPorts ? ['runtime.cri', 'ports.host'] : [])],
       });
     }
     started = true;
-    return new RandomWorld(cluster, seed, store);
+    return new RandomWorld(cluster, seed, store, hostPorts);
   }
 
   /** Something happens, and some time passes. */
@@ -119,9 +130,11 @@ export class RandomWorld {
     const { client } = cluster;
     const name = this.pick(WORKLOADS);
     const nodeId = this.pick([...cluster.agents.keys()]);
-    const replicas = this.pick([0, 1, 2, 4, 7]);
+    const takesPort = this.hasHostPorts && WITH_HOST_PORT.includes(name);
+    const replicas = Math.min(this.pick([0, 1, 2, 4, 7]), takesPort ? MOST_WITH_HOST_PORT : Number.POSITIVE_INFINITY);
     const rollout = this.pick([{}, { minAvailable: replicas }, { maxUnavailable: 2 }, { maxSurge: 3 }]);
-    const spec = { command: ['serve'], replicas, rollout, resources: { requests: { cpuMillis: 100 } } };
+    const port = takesPort ? { image: 'serve:1', ports: [{ containerPort: 80, hostPort: 8080 }] } : {};
+    const spec = { command: ['serve'], replicas, rollout, resources: { requests: { cpuMillis: 100 } }, ...port };
     return [
       [`create ${name} with ${replicas}`, () => cluster.until(() => client.createWorkload({ name, spec }))],
       [`scale ${name} to ${replicas}`, () => cluster.until(() => client.scaleWorkload({ name, replicas }))],

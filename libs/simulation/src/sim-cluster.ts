@@ -59,6 +59,8 @@ export interface SimOutcome {
 }
 
 const LEASE_MS = 3_000;
+/** With a quarter of them gone there is one for each of two replicas and of two that take their place. */
+const NODES_FOR_HOST_PORTS = 5;
 /** How long a world may take until all is as it should be, once everything is healed. */
 const CONVERGE_MS = 60_000;
 const LOOK_MS = 250;
@@ -113,7 +115,10 @@ export class SimCluster {
     const { seed } = options;
     this.trace = new Trace(() => this.time.now(), options.onLine);
     this.random = new SimRandom(seed);
-    this.plan = { ...planWorld(this.random.fork()), ...options.plan };
+    const drawn = planWorld(this.random.fork());
+    // Not drawn, so that worlds without are as they were.
+    const hostPorts = seed % 3 === 0 && drawn.nodes >= NODES_FOR_HOST_PORTS;
+    this.plan = options.plan === undefined ? { ...drawn, hostPorts } : { ...drawn, ...options.plan };
     this.log = options.log ?? silentLog;
     const violation = (text: string): void => this.violation(text);
     this.disk = new SimDisk(this.time, this.random.fork(), this.plan.historyLimit, (transactions) =>
@@ -220,6 +225,7 @@ export class SimCluster {
       id,
       zone: `zone-${number % 3}`,
       cpuMillis: plan.cpuMillis,
+      runsImages: plan.hostPorts,
       drift: this.drift(3_600_000),
       time,
       link,
@@ -292,6 +298,7 @@ export class SimCluster {
         coordinator: () => this.serving,
         ledger,
         nodeIds: () => this.nodes.map(({ id }) => id),
+        hostPorts: this.plan.hostPorts,
         trace: (what) => this.trace.add(name, what),
         violation: (text) => this.violation(text),
         diskIsFull: () => this.disk.full || this.time.now() - this.diskFullUntil < 10_000,

@@ -21,11 +21,13 @@ const arbReplica = fc
     draining: seldom,
     forced: seldom,
     silent: seldom,
+    homeless: seldom,
     nodeId: fc.constantFrom(...NODES),
   })
-  .map(({ ready, stopped, silent, forced, ...rest }) => ({
+  .map(({ ready, stopped, silent, forced, homeless, ...rest }) => ({
     ...rest,
-    ready: ready && !silent,
+    ...(homeless ? { unplaced: `no node fits: ${rest.nodeId}` } : {}),
+    ready: ready && !silent && !homeless,
     desired: stopped ? ('stopped' as const) : ('running' as const),
     unproven: silent,
     forced: forced && rest.draining,

@@ -42,7 +42,7 @@ export function aReservation(replicaId: string, given: Given<Omit<Reservation, '
 
 /** What a caller reserves after it has committed a placement. */
 export function reservationFor(request: PlacementRequest, replicaId: string, nodeId: string): Reservation {
-  const { workloadId, namespace, labels = {}, resources, workloadAntiAffinity = [] } = request;
+  const { workloadId, namespace, labels = {}, resources, workloadAntiAffinity = [], hostPorts = [] } = request;
   return {
     replicaId: toReplicaId(replicaId),
     nodeId: toNodeId(nodeId),
@@ -50,6 +50,7 @@ export function reservationFor(request: PlacementRequest, replicaId: string, nod
     namespace,
     labels,
     resources,
+    hostPorts,
     workloadAntiAffinity,
   };
 }

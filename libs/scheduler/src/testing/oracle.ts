@@ -26,6 +26,9 @@ export function forbids(world: PlainWorld, request: PlacementRequest, node: Sche
     const booked = held.map((r) => r.resources[field] ?? 0).reduce((a, b) => a + b, 0);
     if (asked > 0 && asked > usable(node, field) - booked) found.add(filter);
   }
+  const heldPorts = held.flatMap((r) => r.hostPorts ?? []);
+  for (const port of request.hostPorts ?? [])
+    if (heldPorts.some((other) => other.number === port.number && other.protocol === port.protocol)) found.add('hostPort');
   const self = { namespace: request.namespace, labels: request.labels ?? {} };
   for (const term of request.workloadAffinity ?? []) {
     if (term.mode !== 'required') continue;

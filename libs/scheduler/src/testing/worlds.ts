@@ -1,5 +1,6 @@
 import { toNodeId, toReplicaId, toWorkloadId, type Random } from '@cloudless/base';
 import type {
+  HostPort,
   LabelOperator,
   LabelRequirement,
   NodeTerm,
@@ -92,6 +93,7 @@ function aRandomReservation(dice: Dice, index: number): Reservation {
     namespace: dice.one(['default', 'default', 'prod']),
     labels: { app: workload, ...(dice.chance(0.3) ? { tier: 'front' } : {}) },
     resources: someResources(dice),
+    hostPorts: somePorts(dice),
     workloadAntiAffinity: dice.chance(0.2) ? [aWorkloadTerm(dice)] : [],
     leaving: dice.chance(0.2),
   };
@@ -105,6 +107,7 @@ function aRandomRequest(dice: Dice): PlacementRequest {
     namespace: 'default',
     labels: { app: workload },
     resources: someResources(dice),
+    hostPorts: somePorts(dice),
     regions: dice.chance(0.3) ? dice.some(['eu', 'us', 'as'], 0.7) : [],
     zones: dice.chance(0.2) ? dice.some(['a', 'b'], 0.7) : [],
     locality: dice.one(['required', 'preferred']),
@@ -136,6 +139,16 @@ function someResources(dice: Dice): ResourceAmounts {
     bandwidthBps: odd(700),
     gpus: odd(1),
   };
+}
+
+/** Most have none; those that have one want one of three, so that they clash. */
+function somePorts(dice: Dice): readonly HostPort[] {
+  const ports = [
+    { number: 80, protocol: 'tcp' },
+    { number: 53, protocol: 'tcp' },
+    { number: 53, protocol: 'udp' },
+  ] as const;
+  return dice.chance(0.3) ? dice.some(ports, 0.5) : [];
 }
 
 function aRule(dice: Dice): Rule {

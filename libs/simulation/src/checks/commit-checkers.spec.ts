@@ -28,16 +28,19 @@ const workload = ({ generation = 2n, replicas = 2 } = {}) =>
 const change = (kind: string, before: unknown, after: unknown): RecordChange =>
   ({ kind, id: 'x', before, after }) as RecordChange;
 
-/** A workload of two replicas on a node of 100 m. */
+/** A workload of two replicas on a node of 100 m; those of version 2 want no CPU and host port 80. */
 function viewOf(replicas: readonly ReturnType<typeof replica>[]): CheckedView {
   const stored = replicas.map((value) => ({ value, revision: 1n }));
   const node = create(NodeRecordSchema, { id: 'node-1', hello: { capacity: { cpuMillis: 100 } } });
-  const template = { resources: { requests: { cpuMillis: 60 } } };
+  const templates = [
+    { resources: { requests: { cpuMillis: 60 } } },
+    { ports: [{ containerPort: 8080, hostPort: 80 }, { containerPort: 8081 }] },
+  ];
   return {
     workload: () => ({ value: workload(), revision: 1n }),
     control: () => undefined,
     node: (id: string) => (id === 'node-1' ? { value: node, revision: 1n } : undefined),
-    version: () => create(VersionRecordSchema, { version: 1, template }),
+    version: (_uid: string, version: number) => create(VersionRecordSchema, { version, template: templates[version - 1]! }),
     replicasOf: () => stored,
     replicasOn: () => stored,
   } as unknown as CheckedView;
@@ -107,6 +110,13 @@ const rows: readonly {
     says: 'node-1 holds 180 m of 100 m CPU',
   },
   {
+    name: 'a host port that is given twice, also while one of them leaves',
+    check: placementsFit,
+    replicas: [replica({ version: 2, desiredRunning: false }), replica({ id: 'u-2', version: 2 })],
+    changes: [change('replica', replica({ version: 2, nodeId: '' }), replica({ version: 2 }))],
+    says: 'node-1 has given host port 80/tcp twice',
+  },
+  {
     name: 'a placement on a cordoned node',
     check: placementsFit,
     replicas: [replica()],
@@ -164,6 +174,12 @@ describe('checkers of commits', () => {
       replicas: [...three, replica({ id: 'u-4' })],
       changes: [change('replica', undefined, replica({ id: 'u-4' }))],
       evidence: { ...ALL_WELL, draining: new Set(['node-1']) },
+    },
+    {
+      name: 'a host port that is free again',
+      check: placementsFit,
+      replicas: [replica({ version: 2, phase: Phase.STOPPED }), replica({ id: 'u-2', version: 2 })],
+      changes: [change('replica', replica({ version: 2, nodeId: '' }), replica({ version: 2 }))],
     },
     {
       name: 'a replica given up with its node',

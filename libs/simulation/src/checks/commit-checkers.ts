@@ -1,6 +1,6 @@
 import { equals } from '@bufbuild/protobuf';
 import { timestampMs } from '@bufbuild/protobuf/wkt';
-import { Rollout_Strategy as Strategy, WorkloadSpecSchema } from '@cloudless/api';
+import { hostPortsOf, Rollout_Strategy as Strategy, WorkloadSpecSchema } from '@cloudless/api';
 import type { ReplicaRecord, WorkloadRecord } from '@cloudless/api/store';
 import { holdsResources, isLive, type RecordChange } from '@cloudless/cluster-state';
 import type { CheckedView } from '../parts/records.js';
@@ -114,7 +114,7 @@ function freshness({ workload }: RolloutFacts, { evidence: { readyForMs } }: Com
   return ({ id }) => readyForMs === undefined || (readyForMs.get(id) ?? -1) >= minReadyMs;
 }
 
-/** 8: nothing is placed beyond the capacity of a node, or on one that takes nothing. */
+/** 8: nothing is placed beyond the capacity of a node, on a host port that is held there, or on a node that takes nothing. */
 export const placementsFit: Checker = ({ view, changes, evidence }) => {
   const placedOn = replicaChanges(changes).flatMap(({ before, after }) =>
     after !== undefined && after.nodeId !== '' && before?.nodeId !== after.nodeId ? [after.nodeId] : [],
@@ -127,6 +127,7 @@ export const placementsFit: Checker = ({ view, changes, evidence }) => {
     const capacity = node.hello?.capacity?.cpuMillis ?? 0;
     return [
       ...(cpu > capacity ? [`${nodeId} holds ${cpu} m of ${capacity} m CPU`] : []),
+      ...heldTwice(view, held).map((port) => `${nodeId} has given host port ${port} twice`),
       ...(evidence.cordoned.has(nodeId) ? [`a replica was placed on ${nodeId}, which is cordoned`] : []),
       ...(evidence.alive.has(nodeId) ? [] : [`a replica was placed on ${nodeId}, which is not connected`]),
     ];
@@ -172,6 +173,16 @@ export const COMMIT_CHECKERS: readonly Checker[] = [
   specsOnlyGoForward,
   requestsApplyOnce,
 ];
+
+/** Host ports that more than one of these replicas, all of one node, hold. */
+function heldTwice(view: CheckedView, held: readonly ReplicaRecord[]): readonly string[] {
+  const ports = held.flatMap(({ uid, version }) => {
+    const template = view.version(uid, version)?.template;
+    const ofReplica = template === undefined ? [] : hostPortsOf(template);
+    return [...new Set(ofReplica.map(({ protocol, number }) => `${number}/${protocol}`))];
+  });
+  return [...new Set(ports.filter((port, index) => ports.indexOf(port) !== index))];
+}
 
 function cpuOf(view: CheckedView, uid: string, version: number): number {
   return view.version(uid, version)?.template?.resources?.requests?.cpuMillis ?? 0;

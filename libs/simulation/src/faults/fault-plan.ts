@@ -72,6 +72,8 @@ export interface WorldPlan {
   readonly drift: boolean;
   /** CPU of a node, thousandths of a core. */
   readonly cpuMillis: number;
+  /** Nodes run containers too, and one in three workloads takes a port of its node. */
+  readonly hostPorts: boolean;
 }
 
 /** From one blow after the other to time for everything to settle between two. */
@@ -96,5 +98,6 @@ export function planWorld(random: SimRandom): WorldPlan {
     historyLimit: random.chance(0.5) ? 100_000 : random.whole(20, 200),
     drift: random.chance(0.5),
     cpuMillis: random.pick([1_500, 4_000]),
+    hostPorts: false,
   };
 }

@@ -31,6 +31,8 @@ export interface SimNodeOptions {
   readonly id: string;
   readonly zone: string;
   readonly cpuMillis: number;
+  /** Beside processes. */
+  readonly runsImages: boolean;
   readonly drift: Drift;
   readonly time: Clock;
   readonly link: SimLink;
@@ -48,6 +50,8 @@ export interface SimNodeOptions {
   readonly wrapConnection?: DialOptions['wrap'];
 }
 
+/** What a machine can do that runs images, some with ports of its own. */
+const FOR_IMAGES = ['runtime.process', 'limits.cpu', 'limits.memory', 'disconnect.exclusive', 'runtime.cri', 'ports.host'];
 /** How long the machine takes for small things, milliseconds. */
 const RUNTIME_MS = [0.5, 20] as const;
 
@@ -74,7 +78,8 @@ export class SimNode {
   constructor(readonly options: SimNodeOptions) {
     this.id = options.id;
     this.link = options.link;
-    this.runtime = createFakeRuntime({ clock: driftingClock(options.time, options.drift) });
+    const clock = driftingClock(options.time, options.drift);
+    this.runtime = createFakeRuntime(options.runsImages ? { clock, capabilities: FOR_IMAGES } : { clock });
     this.machine.listen((event) => options.observer.container(this, event));
   }
 

@@ -16,6 +16,8 @@ export interface SimUserOptions {
   readonly coordinator: () => SimCoordinator | undefined;
   readonly ledger: Ledger;
   readonly nodeIds: () => readonly string[];
+  /** One of the workloads takes a port of its node. */
+  readonly hostPorts: boolean;
   readonly trace: (what: string) => void;
   readonly violation: (text: string) => void;
   /** Whether the coordinator's disk is full now, or was a moment ago. */
@@ -25,6 +27,10 @@ export interface SimUserOptions {
 type Call = (client: CoordinatorClient, requestId: string) => Promise<Workload | undefined>;
 
 const WORKLOADS = ['one', 'two', 'three'] as const;
+/** It takes a port of its node, in worlds where one does. */
+const WITH_HOST_PORT = 'three';
+/** More, and the new set of a blue/green rollout might not find as many nodes again when some machines are gone. */
+const MOST_WITH_HOST_PORT = 2;
 /** An answer that takes longer will not come. */
 const DEADLINE_MS = 5_000;
 const RETRY_MS = [50, 1_500] as const;
@@ -102,18 +108,19 @@ export class SimUser {
         });
     switch (act) {
       case 'create': {
-        const spec = this.specs.spec();
+        const spec = this.takesPort(name) ? onHostPort(this.specs.spec()) : this.specs.spec();
         const create: Call = (client, requestId) => client.createWorkload({ name, spec, requestId });
         return this.perform(`create ${name} with ${spec.replicas}`, create);
       }
       case 'scale': {
-        const replicas = random.whole(0, 6);
+        const replicas = this.mostOf(name, random.whole(0, 6));
         return this.perform(`scale ${name} to ${replicas}`, (client, requestId) =>
           client.scaleWorkload({ name, replicas, requestId }),
         );
       }
       case 'update': {
         const change = this.specs.change();
+        if (change.spec.replicas !== undefined) change.spec.replicas = this.mostOf(name, change.spec.replicas);
         return this.perform(`update ${name}`, (client, requestId) => client.updateWorkload({ name, ...change, requestId }));
       }
       case 'delete':
@@ -144,6 +151,14 @@ export class SimUser {
       case 'read':
         return this.perform('list', (client) => client.listWorkloads({}).then(() => undefined));
     }
+  }
+
+  private takesPort(name: string): boolean {
+    return this.options.hostPorts && name === WITH_HOST_PORT;
+  }
+
+  private mostOf(name: string, replicas: number): number {
+    return this.takesPort(name) ? Math.min(replicas, MOST_WITH_HOST_PORT) : replicas;
   }
 
   /** One try over the network: what is lost on the way, or dies with the coordinator, is not known. */
@@ -178,4 +193,10 @@ export class SimUser {
   private wait(durationMs: number): Promise<void> {
     return new Promise((resolve) => this.options.time.setTimer(durationMs, resolve));
   }
+}
+
+/** The same as a container that is reached at a port of its node. */
+function onHostPort<Spec extends { readonly replicas: number }>(spec: Spec) {
+  const ports = [{ name: 'http', containerPort: 8080, hostPort: 80 }];
+  return { ...spec, image: 'serve:1', ports, replicas: Math.min(spec.replicas, MOST_WITH_HOST_PORT) };
 }
