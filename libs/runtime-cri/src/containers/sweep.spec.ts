@@ -2,7 +2,8 @@ import { existsSync, mkdirSync } from 'node:fs';
 import path from 'node:path';
 import { create } from '@bufbuild/protobuf';
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
-import { silentLog, type ContainerId } from '@cloudless/base';
+import { silentLog, type ContainerId, type Log } from '@cloudless/base';
+import { ManualClock } from '@cloudless/base/testing';
 import { Code, ConnectError } from '@connectrpc/connect';
 import { ContainerConfigSchema, ContainerState, PodSandboxConfigSchema } from '../gen/runtime/v1/api_pb.js';
 import { openCriRuntime, type CriRuntime, type CriRuntimeOptions } from '../index.js';
@@ -127,21 +128,31 @@ describe('a shutdown', () => {
     {
       name: 'that is stuck',
       stop: () => new Promise<never>(() => undefined),
+      untilLogged: 'containers are ended',
       why: 'the container runtime is slow or stuck: see its log',
     },
     {
       name: 'that always fails',
       stop: () => Promise.reject(new ConnectError('device is busy', Code.Unknown)),
+      untilLogged: 'containers not ended, tried again',
       why: 'device is busy',
     },
-  ])('ends in time with a runtime $name, and says what is left', async ({ stop, why }) => {
+  ])('ends in time with a runtime $name, and says what is left', async ({ stop, untilLogged, why }) => {
     server.overrides.stopPodSandbox = stop;
     await server.away();
     await server.listen();
     add('a', CONTAINER_RUNNING);
-    await expect((await open()).shutdown(100)).rejects.toMatchObject({
+    const clock = new ManualClock();
+    let logged = (): void => undefined;
+    const isTried = new Promise<void>((resolve) => (logged = resolve));
+    const note = (message: string): void => (message === untilLogged ? logged() : undefined);
+    const log: Log = { ...silentLog, info: note, warn: note };
+    const ended = expect((await open({ clock, log })).shutdown(100)).rejects.toMatchObject({
       kind: 'deadline',
       message: `1 containers of this node were not ended in 100 ms: ${why}`,
     });
+    await isTried;
+    await clock.advance(100);
+    await ended;
   });
 });
