@@ -1,0 +1,212 @@
+import { execFileSync, spawn, spawnSync } from 'node:child_process';
+import { closeSync, existsSync, mkdirSync, mkdtempSync, openSync, readdirSync, readFileSync, rmdirSync, rmSync } from 'node:fs';
+import { request } from 'node:http';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { sleep } from '@cloudless/base';
+import { processesMentioning } from '@cloudless/e2e';
+import { systemClock } from '@cloudless/system';
+
+/** A daemon starts its own containerd first. */
+const START_LIMIT_MS = 60_000;
+const STOP_LIMIT_MS = 60_000;
+/** A call that takes longer is stuck. */
+const CALL_LIMIT_MS = 60_000;
+/** In the network namespace of the daemon there is nothing else. @see RFC 5737, addresses for documentation */
+export const DAEMON_ADDRESS = '192.0.2.2';
+/** Docker keeps it there whatever it is told. */
+const KEY_FILE = '/etc/docker/key.json';
+/** Directories it makes whatever it is told; those that were not there go with it. */
+const DIRECTORIES = ['/etc/docker', '/run/docker'];
+
+/**
+ * A Docker daemon of our own, with data, socket and containerd of its own, in network and mount namespaces of its own: bridges, rules
+ * of the firewall and mounts go with it, and nothing of the machine's is touched. Needs root. Where there is no Docker, Debian's
+ * package is fetched and unpacked into the daemon's directory, not installed.
+ */
+export class DockerDaemon {
+  private readonly hadKey = existsSync(KEY_FILE);
+  private readonly made = DIRECTORIES.filter((directory) => !existsSync(directory));
+  private exited: Promise<unknown> = Promise.resolve();
+  private pid: number | undefined;
+
+  private constructor(private readonly directory: string) {}
+
+  /** @throws With the end of the daemon's log, with everything let go of. */
+  static async start(): Promise<DockerDaemon> {
+    const daemon = new DockerDaemon(mkdtempSync(join(tmpdir(), 'cloudless-docker-')));
+    try {
+      await daemon.launch();
+      return daemon;
+    } catch (reason) {
+      await daemon.stop();
+      throw reason;
+    }
+  }
+
+  /** One call of the Engine API; `docker` makes the same ones. @throws With what the daemon says. */
+  async call<Result>(method: string, path: string, body?: unknown): Promise<Result> {
+    const text = await this.send(method, path, { 'content-type': 'application/json' }, JSON.stringify(body ?? {}));
+    return (text === '' ? undefined : JSON.parse(text)) as Result;
+  }
+
+  /** Loads an image from a registry without TLS. @returns Its id. */
+  async load(source: string, name: string): Promise<string> {
+    const archive = join(this.directory, 'image.tar');
+    const flags = ['--insecure-policy', 'copy', '-q', '--src-tls-verify=false'];
+    execFileSync('skopeo', [...flags, `docker://${source}`, `docker-archive:${archive}:${name}`]);
+    await this.send('POST', '/images/load?quiet=1', { 'content-type': 'application/x-tar' }, readFileSync(archive));
+    rmSync(archive);
+    const { Id } = await this.call<{ readonly Id: string }>('GET', `/images/${name}/json`);
+    return Id;
+  }
+
+  /** Follows the starts and removals of containers until `signal` is aborted. */
+  events(onEvent: (event: { readonly Action: string }) => void, signal: AbortSignal): Promise<void> {
+    const filters = encodeURIComponent(JSON.stringify({ type: ['container'], event: ['start', 'destroy'] }));
+    return new Promise((resolve, reject) => {
+      const options = { socketPath: this.socket, path: `/events?filters=${filters}`, signal };
+      request(options, (response) => {
+        resolve();
+        let rest = '';
+        response.setEncoding('utf8').on('data', (chunk: string) => {
+          const lines = (rest + chunk).split('\n');
+          rest = lines.pop() ?? '';
+          for (const line of lines) if (line !== '') onEvent(JSON.parse(line) as { Action: string });
+        });
+        response.on('error', () => undefined); // aborted
+      })
+        .on('error', reject)
+        .end();
+    });
+  }
+
+  /** Ends it with all that it runs, and removes every trace. */
+  async stop(): Promise<void> {
+    if (this.pid !== undefined) {
+      const { pid } = this;
+      process.kill(pid, 'SIGTERM');
+      const late = systemClock.setTimer(STOP_LIMIT_MS, () => process.kill(pid, 'SIGKILL'));
+      await this.exited;
+      late.cancel();
+    }
+    for (const line of processesMentioning(this.directory)) killOne(Number.parseInt(line, 10));
+    while (processesMentioning(this.directory).length > 0) await sleep(systemClock, 50);
+    for (const hierarchy of readdirSync('/sys/fs/cgroup')) removeCgroups(join('/sys/fs/cgroup', hierarchy, this.cgroup));
+    removeCgroups(join('/sys/fs/cgroup', this.cgroup));
+    if (!this.hadKey) rmSync(KEY_FILE, { force: true });
+    for (const directory of this.made) rmSync(directory, { recursive: true, force: true });
+    rmSync(this.directory, { recursive: true, force: true });
+  }
+
+  private get socket(): string {
+    return join(this.directory, 'docker.sock');
+  }
+
+  private get cgroup(): string {
+    return this.directory.split('/').at(-1) ?? '';
+  }
+
+  private async launch(): Promise<void> {
+    const { directory } = this;
+    const path = `${process.env['PATH'] ?? ''}:/usr/sbin:/sbin`;
+    const unpacked = spawnSync('sh', ['-c', 'command -v dockerd'], { env: { PATH: path } }).status === 0 ? '' : unpack(directory);
+    mkdirSync(join(directory, 'data'));
+    const log = openSync(join(directory, 'dockerd.log'), 'w');
+    const child = spawn(
+      'unshare',
+      ['--net', '--mount', 'sh', '-euc', SCRIPT, 'dockerd', directory, this.cgroup, DAEMON_ADDRESS],
+      {
+        env: { PATH: `${unpacked}${path}` },
+        stdio: ['ignore', log, log],
+      },
+    );
+    closeSync(log);
+    this.pid = child.pid;
+    let ended = false;
+    this.exited = new Promise((resolve) => child.once('close', resolve).once('error', resolve)).then(() => (ended = true));
+    const gaveUp = systemClock.now() + START_LIMIT_MS;
+    for (;;) {
+      const answers = await this.call('GET', '/info').then(
+        () => true,
+        () => false,
+      );
+      if (answers) return;
+      if (ended) this.pid = undefined;
+      if (ended || systemClock.now() > gaveUp) throw new Error(`dockerd does not run here:\n${this.logTail()}`);
+      await sleep(systemClock, 100);
+    }
+  }
+
+  private logTail(): string {
+    return readFileSync(join(this.directory, 'dockerd.log'), 'utf8').trimEnd().split('\n').slice(-10).join('\n');
+  }
+
+  private send(
+    method: string,
+    path: string,
+    headers: Readonly<Record<string, string>>,
+    body: string | Uint8Array,
+  ): Promise<string> {
+    return new Promise((resolve, reject) => {
+      const options = { socketPath: this.socket, method, path, headers, timeout: CALL_LIMIT_MS, agent: false };
+      const call = request(options, (response) => {
+        let text = '';
+        response.setEncoding('utf8').on('data', (chunk: string) => (text += chunk));
+        response.once('error', reject);
+        response.once('end', () => {
+          if ((response.statusCode ?? 0) < 300) resolve(text);
+          else reject(new Error(`${method} ${path}: ${response.statusCode} ${text.trim()}`));
+        });
+      });
+      call.once('error', reject).once('timeout', () => call.destroy(new Error(`${method} ${path}: no answer`)));
+      call.end(body);
+    });
+  }
+}
+
+/**
+ * $1 directory, $2 cgroup, $3 address. A containerd of the machine's is hidden, or dockerd would use it; docker-proxy and the first
+ * process of Docker's own are not used.
+ */
+const SCRIPT = `
+if [ -d /run/containerd ]; then mount -t tmpfs tmpfs /run/containerd; fi
+mkdir -p /run/docker
+mount -t tmpfs tmpfs /run/docker
+ip link set lo up
+ip link add swarm0 type bridge
+ip addr add "$3/24" dev swarm0
+ip link set swarm0 up
+exec dockerd --data-root "$1/data" --exec-root "$1/run" --pidfile "$1/dockerd.pid" --host "unix://$1/docker.sock" \\
+  --cgroup-parent "/$2" --exec-opt native.cgroupdriver=cgroupfs --storage-driver overlay2 --userland-proxy=false --log-level warn
+`;
+
+/** @returns Directories of programs, each followed by a colon. */
+function unpack(directory: string): string {
+  const packages = join(directory, 'packages');
+  mkdirSync(packages);
+  try {
+    execFileSync('apt-get', ['-q', 'download', 'docker.io'], { cwd: packages, stdio: 'pipe' });
+    for (const file of readdirSync(packages)) execFileSync('dpkg-deb', ['-x', join(packages, file), packages]);
+  } catch (cause) {
+    throw new Error('there is no dockerd here, and the package docker.io cannot be fetched: try "apt-get update"', { cause });
+  }
+  return `${join(packages, 'usr/sbin')}:${join(packages, 'usr/bin')}:`;
+}
+
+function killOne(pid: number): void {
+  try {
+    process.kill(pid, 'SIGKILL');
+  } catch {
+    // It has ended meanwhile.
+  }
+}
+
+/** Empty groups are directories that only rmdir(2) removes. */
+function removeCgroups(directory: string): void {
+  if (!existsSync(directory)) return;
+  for (const entry of readdirSync(directory, { withFileTypes: true })) {
+    if (entry.isDirectory()) removeCgroups(join(directory, entry.name));
+  }
+  rmdirSync(directory);
+}

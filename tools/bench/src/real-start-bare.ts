@@ -1,0 +1,146 @@
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { randomHex } from '@cloudless/base';
+import { CriClient, NamespaceMode, SecurityProfile_ProfileType } from '@cloudless/runtime-cri/client';
+import { systemClock, systemRandom } from '@cloudless/system';
+import {
+  COMMAND,
+  CONCURRENCY,
+  eachOf,
+  GRACE_MS,
+  IMAGES,
+  KILLS,
+  type Figures,
+  type NetworkKind,
+  type Side,
+} from './real-start-terms.js';
+
+const LABEL = 'io.cloudless.bench';
+const SECCOMP = { profileType: SecurityProfile_ProfileType.RuntimeDefault };
+
+interface Container {
+  readonly podSandboxId: string;
+  readonly containerId: string;
+}
+
+/**
+ * The calls that a container cannot do without, and nothing else: sandbox, create, start; stop, stop the sandbox, remove it. What
+ * the machine allows.
+ */
+export class BareCalls implements Side {
+  readonly name = 'bare';
+  private readonly mark = randomHex(systemRandom, 6);
+  private readonly logs = mkdtempSync(join(tmpdir(), 'cloudless-bench-'));
+  private readonly client: CriClient;
+  private made = 0;
+
+  constructor(socketPath: string) {
+    this.client = new CriClient({ socketPath, clock: systemClock });
+  }
+
+  async measure(count: number, network: NetworkKind): Promise<Figures> {
+    try {
+      for (const image of IMAGES) await this.provide(image);
+      let containers: Container[] = [];
+      const createMs = await timed(() =>
+        eachOf(Array.from({ length: count }), CONCURRENCY, async () => {
+          containers.push(await this.create(IMAGES[0], network));
+        }),
+      );
+      const updated: Container[] = [];
+      const updateMs = await timed(() =>
+        eachOf(containers, CONCURRENCY, async (container) => {
+          await this.remove(container);
+          updated.push(await this.create(IMAGES[1], network));
+        }),
+      );
+      containers = updated;
+      const recoverMs: number[] = [];
+      for (const container of containers.slice(0, KILLS)) recoverMs.push(await this.recover(container, network, containers));
+      const removeMs = await timed(() => eachOf(containers, CONCURRENCY, (container) => this.remove(container)));
+      return { createMs, updateMs, recoverMs, removeMs };
+    } finally {
+      await this.removeAll();
+    }
+  }
+
+  async close(): Promise<void> {
+    await this.removeAll();
+    this.client.close();
+    rmSync(this.logs, { recursive: true, force: true });
+  }
+
+  private async provide(image: string): Promise<void> {
+    const { image: found } = await this.client.image('ImageStatus', (calls) => calls.imageStatus({ image: { image } }));
+    if (found === undefined) await this.client.image('PullImage', (calls) => calls.pullImage({ image: { image } }));
+  }
+
+  private async create(image: string, network: NetworkKind): Promise<Container> {
+    const { client } = this;
+    const name = `${this.mark}-${++this.made}`;
+    const namespaceOptions = {
+      network: network === 'host' ? NamespaceMode.NODE : NamespaceMode.POD,
+      pid: NamespaceMode.CONTAINER,
+      ipc: NamespaceMode.POD,
+    };
+    const sandboxConfig = {
+      metadata: { name, uid: name, namespace: 'cloudless-bench' },
+      logDirectory: join(this.logs, name),
+      labels: { [LABEL]: this.mark },
+      linux: { securityContext: { namespaceOptions, seccomp: SECCOMP } },
+    };
+    const config = {
+      metadata: { name: 'main' },
+      image: { image },
+      command: COMMAND,
+      labels: { [LABEL]: this.mark },
+      logPath: '0.log',
+      linux: { securityContext: { namespaceOptions, seccomp: SECCOMP } },
+    };
+    const { podSandboxId } = await client.slow('RunPodSandbox', (calls) => calls.runPodSandbox({ config: sandboxConfig }));
+    const { containerId } = await client.slow('CreateContainer', (calls) =>
+      calls.createContainer({ podSandboxId, config, sandboxConfig }),
+    );
+    await client.slow('StartContainer', (calls) => calls.startContainer({ containerId }));
+    return { podSandboxId, containerId };
+  }
+
+  private async remove({ podSandboxId, containerId }: Container): Promise<void> {
+    const { client } = this;
+    const timeout = BigInt(GRACE_MS / 1_000);
+    await client.slow('StopContainer', (calls) => calls.stopContainer({ containerId, timeout }));
+    await this.removeSandbox(podSandboxId);
+  }
+
+  private async removeSandbox(podSandboxId: string): Promise<void> {
+    const { client } = this;
+    await client.slow('StopPodSandbox', (calls) => calls.stopPodSandbox({ podSandboxId }));
+    await client.slow('RemovePodSandbox', (calls) => calls.removePodSandbox({ podSandboxId }));
+  }
+
+  /** Kills one; what it costs to have another at once. */
+  private async recover({ containerId }: Container, network: NetworkKind, containers: Container[]): Promise<number> {
+    const { info } = await this.client.quick('ContainerStatus', (calls) => calls.containerStatus({ containerId, verbose: true }));
+    const { pid = 0 } = JSON.parse(info['info'] ?? '{}') as { readonly pid?: number };
+    if (pid <= 0) throw new Error(`container ${containerId} does not run, or its runtime does not tell its process`);
+    return timed(async () => {
+      process.kill(pid, 'SIGKILL');
+      containers.push(await this.create(IMAGES[1], network));
+    });
+  }
+
+  private async removeAll(): Promise<void> {
+    const { items } = await this.client.quick('ListPodSandbox', (calls) =>
+      calls.listPodSandbox({ filter: { labelSelector: { [LABEL]: this.mark } } }),
+    );
+    const ours = items.filter(({ labels }) => labels[LABEL] === this.mark);
+    await eachOf(ours, CONCURRENCY, ({ id }) => this.removeSandbox(id));
+  }
+}
+
+async function timed(action: () => Promise<void>): Promise<number> {
+  const began = systemClock.now();
+  await action();
+  return systemClock.now() - began;
+}

@@ -1,0 +1,212 @@
+import {
+  WatchWorkloadsResponse_Kind,
+  type AgentClient,
+  type CoordinatorClient,
+  type ReplicaStatus,
+  type Workload,
+} from '@cloudless/api';
+import { sleep } from '@cloudless/base';
+import { RealCluster } from '@cloudless/e2e';
+import { CriClient } from '@cloudless/runtime-cri/client';
+import { systemClock } from '@cloudless/system';
+import { cpuSecondsOf } from './process-figures.js';
+import {
+  COMMAND,
+  GRACE_MS,
+  IMAGES,
+  KILLS,
+  UPDATE_PARALLELISM,
+  type Figures,
+  type NetworkKind,
+  type Side,
+} from './real-start-terms.js';
+
+const NAME = 'bench';
+const AGENT = 'agent-1';
+/** As in PERFORMANCE: room for 200 and more on one node. */
+export const MAX_REPLICAS = 250;
+const GIVE_UP_MS = 600_000;
+/** How often the runtime is asked whether something is left. */
+const POLL_MS = 10;
+
+/** One coordinator and one agent, as a client of WatchWorkloads sees them. */
+export class Cloudless implements Side {
+  readonly name = 'cloudless';
+
+  private constructor(
+    private readonly cluster: RealCluster,
+    private readonly clusterId: string,
+    private readonly runtime: CriClient,
+  ) {}
+
+  static async start(socketPath: string): Promise<Cloudless> {
+    const cluster = await RealCluster.start([], undefined, { criSocket: socketPath });
+    try {
+      await cluster.startAgent(AGENT, 'zone-a', ['--max-replicas', String(MAX_REPLICAS)]);
+      const { clusterId } = await cluster.client.getServerInfo({});
+      return new Cloudless(cluster, clusterId, new CriClient({ socketPath, clock: systemClock }));
+    } catch (reason) {
+      await cluster.stop();
+      throw reason;
+    }
+  }
+
+  async measure(count: number, network: NetworkKind): Promise<Figures> {
+    const { client, agentClient } = this.cluster;
+    const observer = new Observer(client);
+    try {
+      const before = this.cpuMs();
+      const createMs = await createAll(client, observer, count, network);
+      const after = this.cpuMs();
+      const updateMs = await updateAll(client, observer);
+      const recoverMs: number[] = [];
+      for (let kill = 0; kill < Math.min(KILLS, count); kill += 1) recoverMs.push(await recover(agentClient, observer, kill));
+      const removeMs = await this.removeAll(observer);
+      const { coordinator, agent, client: own } = after;
+      const createCpuMs = {
+        coordinator: coordinator - before.coordinator,
+        agent: agent - before.agent,
+        client: own - before.client,
+      };
+      return { createMs, updateMs, recoverMs, removeMs, createCpuMs };
+    } finally {
+      observer.close();
+      await client.deleteWorkload({ name: NAME }).catch(() => undefined);
+      await this.cluster.gone(NAME);
+    }
+  }
+
+  async close(): Promise<void> {
+    await this.cluster.stop();
+    this.runtime.close();
+  }
+
+  /** Until the workload is gone, and every pod of the cluster. */
+  private async removeAll(observer: Observer): Promise<number> {
+    const began = systemClock.now();
+    await this.cluster.client.deleteWorkload({ name: NAME });
+    await observer.until((workload) => workload === undefined);
+    while ((await this.pods()) > 0) await sleep(systemClock, POLL_MS);
+    return systemClock.now() - began;
+  }
+
+  private async pods(): Promise<number> {
+    const labelSelector = { 'io.cloudless.cluster': this.clusterId };
+    const { items } = await this.runtime.quick('ListPodSandbox', (calls) => calls.listPodSandbox({ filter: { labelSelector } }));
+    return items.length;
+  }
+
+  private cpuMs(): Readonly<Record<'coordinator' | 'agent' | 'client', number>> {
+    const { user, system } = process.cpuUsage();
+    const { coordinatorProcess } = this.cluster;
+    return {
+      coordinator: cpuSecondsOf(coordinatorProcess.pid) * 1_000,
+      agent: cpuSecondsOf(this.cluster.agent(AGENT).pid) * 1_000,
+      client: (user + system) / 1_000,
+    };
+  }
+}
+
+async function createAll(client: CoordinatorClient, observer: Observer, count: number, network: NetworkKind): Promise<number> {
+  const [image] = IMAGES;
+  const spec = {
+    image,
+    command: COMMAND,
+    replicas: count,
+    network: { hostNetwork: network === 'host' },
+    // So small that all fit on one machine.
+    resources: { requests: { cpuMillis: 1, memoryBytes: 1_048_576n } },
+    terminationGracePeriod: { seconds: BigInt(GRACE_MS / 1_000) },
+    rollout: { maxUnavailable: UPDATE_PARALLELISM, maxSurge: 0, minReadyDuration: { seconds: 0n } },
+  };
+  const began = systemClock.now();
+  await client.createWorkload({ name: NAME, spec });
+  const ready = await observer.until((workload) => workload?.status?.readyReplicas === count);
+  return ready - began;
+}
+
+async function updateAll(client: CoordinatorClient, observer: Observer): Promise<number> {
+  const [, image] = IMAGES;
+  const began = systemClock.now();
+  const { generation } = await client.updateWorkload({ name: NAME, spec: { image } });
+  const updated = await observer.until((workload) => {
+    const status = workload?.status;
+    if (status === undefined || status.observedGeneration < generation) return false;
+    const { desiredReplicas, readyReplicas, updatedReplicas, totalReplicas } = status;
+    return [readyReplicas, updatedReplicas, totalReplicas].every((replicas) => replicas === desiredReplicas);
+  });
+  return updated - began;
+}
+
+async function recover(agentClient: AgentClient, observer: Observer, index: number): Promise<number> {
+  const find = (workload: Workload | undefined, id: string): ReplicaStatus | undefined =>
+    workload?.status?.replicas.find((replica) => replica.id === id);
+  const { id = '', containerId = '' } = observer.workload?.status?.replicas[index] ?? {};
+  const { pid } = await agentClient.getContainerStatus({ containerId });
+  if (pid <= 0) throw new Error(`replica ${id} does not run`);
+  const began = systemClock.now();
+  process.kill(pid, 'SIGKILL');
+  const back = await observer.until((workload) => {
+    const replica = find(workload, id);
+    return replica !== undefined && replica.ready && replica.containerId !== containerId;
+  });
+  return back - began;
+}
+
+/** Follows the workload. */
+class Observer {
+  workload: Workload | undefined;
+  private readonly watching = new AbortController();
+  private readonly waiting = new Set<() => void>();
+  private failure: unknown;
+  private seenAt = 0;
+
+  constructor(client: CoordinatorClient) {
+    void this.follow(client);
+  }
+
+  /** @returns When the client saw what `holds`. */
+  async until(holds: (workload: Workload | undefined) => boolean): Promise<number> {
+    const gaveUp = systemClock.now() + GIVE_UP_MS;
+    while (!holds(this.workload)) {
+      if (this.failure !== undefined) throw this.failure;
+      if (systemClock.now() > gaveUp) throw new Error(`not done within ${GIVE_UP_MS / 1_000} s: ${describe(this.workload)}`);
+      await new Promise<void>((resolve) => {
+        const wake = (): void => {
+          timer.cancel();
+          this.waiting.delete(wake);
+          resolve();
+        };
+        const timer = systemClock.setTimer(1_000, wake);
+        this.waiting.add(wake);
+      });
+    }
+    return this.seenAt;
+  }
+
+  close(): void {
+    this.watching.abort();
+  }
+
+  private async follow(client: CoordinatorClient): Promise<void> {
+    try {
+      for await (const { kind, workload } of client.watchWorkloads({ name: NAME }, { signal: this.watching.signal })) {
+        if (kind === WatchWorkloadsResponse_Kind.PUT) this.workload = workload;
+        else if (kind === WatchWorkloadsResponse_Kind.DELETED) this.workload = undefined;
+        else continue;
+        this.seenAt = systemClock.now();
+        for (const wake of [...this.waiting]) wake();
+      }
+      throw new Error('the watch of the workload ended');
+    } catch (reason) {
+      this.failure = reason;
+      for (const wake of [...this.waiting]) wake();
+    }
+  }
+}
+
+function describe(workload: Workload | undefined): string {
+  const { desiredReplicas = 0, readyReplicas = 0, replicas = [] } = workload?.status ?? {};
+  const reasons = new Set(replicas.filter(({ ready }) => !ready).map(({ reason }) => reason));
+  return `${readyReplicas} of ${desiredReplicas} ready; ${[...reasons].slice(0, 3).join('; ')}`;
+}

@@ -1,0 +1,209 @@
+import { sleep } from '@cloudless/base';
+import { systemClock } from '@cloudless/system';
+import { DAEMON_ADDRESS, DockerDaemon } from './docker-daemon.js';
+import {
+  COMMAND,
+  GRACE_MS,
+  IMAGES,
+  KILLS,
+  UPDATE_PARALLELISM,
+  type Figures,
+  type NetworkKind,
+  type Side,
+} from './real-start-terms.js';
+
+const NANOS_PER_MS = 1_000_000;
+/** How often the tasks are asked for, once as many containers have started as are to run. */
+const POLL_MS = 10;
+const GIVE_UP_MS = 600_000;
+
+/** Of `GET /tasks`, what is read. */
+interface Task {
+  readonly ID: string;
+  readonly Slot: number;
+  readonly DesiredState: string;
+  readonly Spec: { readonly ContainerSpec: { readonly Image: string } };
+  readonly Status: { readonly State: string; readonly ContainerStatus?: { readonly PID: number } };
+}
+
+/**
+ * `swarm`: no restart delay, no monitoring, and the parallelism of the others; on Docker's bridge, as without `--network`.
+ * `swarmOverlay`: the same on an overlay network. `swarmDefaults`: as `docker service create` has it: restart delay and monitoring of
+ * 5 s each, one task updated at a time.
+ */
+export type SwarmKind = 'swarm' | 'swarmOverlay' | 'swarmDefaults';
+
+/** Docker Swarm on one node, by the calls that `docker service create --detach` and its sisters make. */
+export class Swarm {
+  private constructor(
+    readonly daemon: DockerDaemon,
+    readonly imageIds: readonly [string, string],
+  ) {}
+
+  /** @param registry - Where the images are, host:port. */
+  static async start(registry: string): Promise<Swarm> {
+    const daemon = await DockerDaemon.start();
+    try {
+      await daemon.call('POST', '/swarm/init', { ListenAddr: `${DAEMON_ADDRESS}:2377`, AdvertiseAddr: DAEMON_ADDRESS });
+      const overlay = { Name: OVERLAY, Driver: 'overlay', IPAM: { Config: [{ Subnet: OVERLAY_SUBNET }] } };
+      await daemon.call('POST', '/networks/create', overlay);
+      const [first, second] = IMAGES;
+      return new Swarm(daemon, [
+        await daemon.load(`${registry}/${first}`, first),
+        await daemon.load(`${registry}/${second}`, second),
+      ]);
+    } catch (reason) {
+      await daemon.stop();
+      throw reason;
+    }
+  }
+
+  async version(): Promise<string> {
+    const { Version } = await this.daemon.call<{ readonly Version: string }>('GET', '/version');
+    return Version;
+  }
+
+  side(kind: SwarmKind): Side {
+    return {
+      name: kind,
+      measure: (count, network) => new ServiceRun(this, kind, network, count).measure(),
+      close: async () => undefined,
+    };
+  }
+
+  async close(): Promise<void> {
+    try {
+      await this.daemon.call('POST', '/swarm/leave?force=1');
+    } finally {
+      await this.daemon.stop();
+    }
+  }
+}
+
+const OVERLAY = 'bench';
+/** Room for 200 tasks and their successors. */
+const OVERLAY_SUBNET = '10.239.0.0/16';
+
+/** The life of one service. */
+class ServiceRun {
+  private readonly watching = new AbortController();
+  private starts = 0;
+  private removals = 0;
+  private id = '';
+
+  constructor(
+    private readonly swarm: Swarm,
+    private readonly kind: SwarmKind,
+    private readonly network: NetworkKind,
+    private readonly count: number,
+  ) {}
+
+  async measure(): Promise<Figures> {
+    const { daemon } = this.swarm;
+    await daemon.events(({ Action }) => {
+      if (Action === 'start') this.starts += 1;
+      else this.removals += 1;
+    }, this.watching.signal);
+    try {
+      const createMs = await this.create();
+      const updateMs = await this.update();
+      const recoverMs: number[] = [];
+      for (let kill = 0; kill < Math.min(KILLS, this.count); kill += 1) recoverMs.push(await this.recover(kill));
+      const removeMs = await this.remove();
+      return { createMs, updateMs, recoverMs, removeMs };
+    } finally {
+      if (this.id !== '') await daemon.call('DELETE', `/services/${this.id}`).catch(() => undefined);
+      this.watching.abort();
+    }
+  }
+
+  private async create(): Promise<number> {
+    const began = systemClock.now();
+    const { ID } = await this.swarm.daemon.call<{ readonly ID: string }>('POST', '/services/create', this.spec(0));
+    this.id = ID;
+    return (await this.allRun(this.count, 0)) - began;
+  }
+
+  private async update(): Promise<number> {
+    const { daemon } = this.swarm;
+    const { Version } = await daemon.call<{ readonly Version: { readonly Index: number } }>('GET', `/services/${this.id}`);
+    const until = this.starts + this.count;
+    const began = systemClock.now();
+    await daemon.call('POST', `/services/${this.id}/update?version=${Version.Index}`, this.spec(1));
+    return (await this.allRun(until, 1)) - began;
+  }
+
+  private async recover(index: number): Promise<number> {
+    const victim = (await this.wanted()).sort((a, b) => a.Slot - b.Slot)[index];
+    const pid = victim?.Status.ContainerStatus?.PID ?? 0;
+    if (pid <= 0) throw new Error('a task of the service does not run');
+    const until = this.starts + 1;
+    const began = systemClock.now();
+    process.kill(pid, 'SIGKILL');
+    return (await this.allRun(until, 1, victim?.ID)) - began;
+  }
+
+  private async remove(): Promise<number> {
+    const { daemon } = this.swarm;
+    const filters = encodeURIComponent(JSON.stringify({ label: [`com.docker.swarm.service.id=${this.id}`] }));
+    const left = (): Promise<readonly unknown[]> => daemon.call('GET', `/containers/json?all=1&filters=${filters}`);
+    const until = this.removals + (await left()).length;
+    const began = systemClock.now();
+    await daemon.call('DELETE', `/services/${this.id}`);
+    this.id = '';
+    return (
+      (await this.until(
+        () => this.removals >= until,
+        async () => (await left()).length === 0,
+      )) - began
+    );
+  }
+
+  /** @returns When as many tasks as are wanted run that image, and `without` is none of them. */
+  private allRun(starts: number, image: 0 | 1, without?: string): Promise<number> {
+    const wantedImage = this.swarm.imageIds[image];
+    return this.until(
+      () => this.starts >= starts,
+      async () => {
+        const tasks = await this.wanted();
+        const running = tasks.filter(({ ID, Status, Spec }) => {
+          return Status.State === 'running' && Spec.ContainerSpec.Image === wantedImage && ID !== without;
+        });
+        return tasks.length === this.count && running.length === this.count;
+      },
+    );
+  }
+
+  private wanted(): Promise<Task[]> {
+    const filters = encodeURIComponent(JSON.stringify({ service: [this.id], 'desired-state': ['running'] }));
+    return this.swarm.daemon.call('GET', `/tasks?filters=${filters}`);
+  }
+
+  /** @param mayHold - Costs the daemon nothing, and is asked until it says yes; only then `holds` is. */
+  private async until(mayHold: () => boolean, holds: () => Promise<boolean>): Promise<number> {
+    const gaveUp = systemClock.now() + GIVE_UP_MS;
+    while (!mayHold() || !(await holds())) {
+      if (systemClock.now() > gaveUp) throw new Error(`Docker Swarm was not done within ${GIVE_UP_MS / 1_000} s`);
+      await sleep(systemClock, POLL_MS);
+    }
+    return systemClock.now();
+  }
+
+  /** An image by its id is neither pulled nor looked for in a registry. */
+  private spec(image: 0 | 1): unknown {
+    const quick = this.kind !== 'swarmDefaults';
+    const network = this.network === 'host' ? 'host' : this.kind === 'swarmOverlay' ? OVERLAY : undefined;
+    return {
+      Name: 'bench',
+      TaskTemplate: {
+        ContainerSpec: { Image: this.swarm.imageIds[image], Command: COMMAND, StopGracePeriod: GRACE_MS * NANOS_PER_MS },
+        RestartPolicy: { Condition: 'any', ...(quick ? { Delay: 0 } : {}) },
+        ...(network === undefined ? {} : { Networks: [{ Target: network }] }),
+      },
+      Mode: { Replicated: { Replicas: this.count } },
+      // 1 ns stands for the flag's 0 s: zero is left out on the way, and means the default.
+      ...(quick ? { UpdateConfig: { Parallelism: UPDATE_PARALLELISM, Monitor: 1, Order: 'stop-first' } } : {}),
+      EndpointSpec: { Mode: 'vip' },
+    };
+  }
+}

@@ -1,0 +1,186 @@
+// Real containers on one machine, from the request until they run: by the bare calls of the container runtime, by Cloudless as a
+// client of WatchWorkloads sees it, and by Docker Swarm, one after the other in the same run. As root, with what
+// tools/containers/setup.mjs installs. Flags: --quick (20 replicas, without Swarm), --sizes 20,50,200, --networks pod,host,
+// --rounds 3, --sides bare,cloudless,swarm.
+import { spawnSync } from 'node:child_process';
+import { join } from 'node:path';
+import { parseArgs } from 'node:util';
+import { repository } from '@cloudless/e2e';
+import { BareCalls } from './real-start-bare.js';
+import { Cloudless, MAX_REPLICAS } from './real-start-cloudless.js';
+import { Swarm } from './real-start-swarm.js';
+import { CONCURRENCY, GRACE_MS, UPDATE_PARALLELISM, type Figures, type NetworkKind, type Side } from './real-start-terms.js';
+import { printReport, summarise, type Summary } from './report.js';
+
+/** Run once before all else and not counted: what is measured are programs that have run before, as they have in a cluster. */
+const WARM_UP = 8;
+/** Larger ones are measured once: they take long, and vary less. */
+const REPEATED_UP_TO = 50;
+
+type Step = 'create' | 'update' | 'recover' | 'remove';
+type Row = Readonly<Record<Step, Summary>> & { readonly createCpu?: Readonly<Record<string, Summary>> };
+
+const { values: flags } = parseArgs({
+  options: {
+    quick: { type: 'boolean', default: false },
+    sizes: { type: 'string' },
+    networks: { type: 'string', default: 'pod,host' },
+    rounds: { type: 'string' },
+    sides: { type: 'string' },
+  },
+});
+const sizes = (flags.sizes ?? (flags.quick ? '20' : '20,50,200')).split(',').map(Number);
+const networks = flags.networks.split(',') as readonly NetworkKind[];
+const rounds = Number(flags.rounds ?? (flags.quick ? 1 : 3));
+const wanted = (flags.sides ?? (flags.quick ? 'bare,cloudless' : 'bare,cloudless,swarm')).split(',');
+
+/** What is to be closed at the end, the newest first. */
+const open: { close(): Promise<void> }[] = [];
+
+/** What is measured at one size on one network. */
+function sidesFor(sides: readonly Side[], swarm: Swarm | undefined, size: number, network: NetworkKind): readonly Side[] {
+  if (swarm === undefined) return sides;
+  const smallest = size === Math.min(...sizes);
+  return [
+    ...sides,
+    swarm.side('swarm'),
+    ...(network === 'pod' ? [swarm.side('swarmOverlay')] : []),
+    ...(smallest ? [swarm.side('swarmDefaults')] : []),
+  ];
+}
+
+async function measureAll(
+  sides: readonly Side[],
+  size: number,
+  network: NetworkKind,
+): Promise<Readonly<Record<string, unknown>>> {
+  const repeats = size > REPEATED_UP_TO ? 1 : rounds;
+  const figures = new Map<string, Figures[]>(sides.map(({ name }) => [name, []]));
+  for (let round = 1; round <= repeats; round += 1) {
+    for (const side of sides) {
+      const measured = await side.measure(size, network);
+      figures.get(side.name)?.push(measured);
+      tell(`${size} ${network} ${round}/${repeats} ${side.name}: ${textOf(measured)}`);
+    }
+  }
+  const rows = new Map([...figures].map(([name, samples]) => [name, toRow(samples)]));
+  return { replicas: size, network, rounds: repeats, ...Object.fromEntries(rows), ratios: ratiosOf(rows) };
+}
+
+function toRow(samples: readonly Figures[]): Row {
+  return {
+    create: summarise(samples.map(({ createMs }) => createMs)),
+    update: summarise(samples.map(({ updateMs }) => updateMs)),
+    recover: summarise(samples.flatMap(({ recoverMs }) => recoverMs)),
+    remove: summarise(samples.map(({ removeMs }) => removeMs)),
+    ...cpuOf(samples),
+  };
+}
+
+function cpuOf(samples: readonly Figures[]): Pick<Row, 'createCpu'> {
+  const [first] = samples;
+  if (first?.createCpuMs === undefined) return {};
+  const names = Object.keys(first.createCpuMs);
+  return {
+    createCpu: Object.fromEntries(names.map((name) => [name, summarise(samples.map((each) => each.createCpuMs?.[name] ?? 0))])),
+  };
+}
+
+/** Medians: how much longer Cloudless takes than the bare calls, and Swarm than Cloudless. */
+function ratiosOf(rows: ReadonlyMap<string, Row>): Readonly<Record<string, unknown>> {
+  const [bare, cloudless] = [rows.get('bare'), rows.get('cloudless')];
+  const ratios: Record<string, unknown> = {};
+  if (cloudless === undefined) return ratios;
+  if (bare !== undefined) ratios['cloudlessToBare'] = ratio(cloudless, bare);
+  for (const [name, row] of rows) if (name.startsWith('swarm')) ratios[`${name}ToCloudless`] = ratio(row, cloudless);
+  return ratios;
+}
+
+function ratio(above: Row, below: Row): Readonly<Record<Step, number>> {
+  const of = (key: Step): number => Math.round((above[key].median / below[key].median) * 100) / 100;
+  return { create: of('create'), update: of('update'), recover: of('recover'), remove: of('remove') };
+}
+
+function textOf({ createMs, updateMs, recoverMs, removeMs, createCpuMs = {} }: Figures): string {
+  const recover = recoverMs.map(Math.round).join(' ');
+  const cpu = Object.entries(createCpuMs).map(([name, ms]) => `, CPU of ${name} at creation ${Math.round(ms)}`);
+  const [create, update, remove] = [createMs, updateMs, removeMs].map(Math.round);
+  return `create ${create} update ${update} recover ${recover} remove ${remove} ms${cpu.join('')}`;
+}
+
+function tell(text: string): void {
+  process.stderr.write(`${text}\n`);
+}
+
+let closing: Promise<void> | undefined;
+
+/** Whoever calls waits until all is closed; what cannot be is told, and the others are closed all the same. */
+function closeAll(): Promise<void> {
+  return (closing ??= (async () => {
+    for (const each of [...open].reverse()) await each.close().catch((reason: unknown) => tell(String(reason)));
+  })());
+}
+
+const TERMS = {
+  unit: 'ms',
+  parallelBareCalls: CONCURRENCY,
+  update: `max_unavailable ${UPDATE_PARALLELISM}, max_surge 0; Swarm: update-parallelism ${UPDATE_PARALLELISM}, stop-first`,
+  graceMs: GRACE_MS,
+  warmUp: `${WARM_UP} replicas, once`,
+  minReadyDuration: 0,
+  swarm:
+    'by the Engine API, image by id; restart-delay 0, update-monitor 0; network: docker bridge, or the host of its namespace',
+  swarmOverlay: 'the same, on an overlay network',
+  swarmDefaults: 'restart-delay 5 s, update-monitor 5 s, update-parallelism 1',
+  goals: 'cloudlessToBare 1.3; swarmToCloudless 4 on the host network, 2 on the pod network; recover 500 ms',
+};
+
+function checkFlags(): void {
+  const wrong = sizes.find((size) => !(size >= 1 && size <= MAX_REPLICAS));
+  if (wrong !== undefined) throw new Error(`--sizes: from 1 to ${MAX_REPLICAS}`);
+  if (networks.some((network) => network !== 'pod' && network !== 'host')) throw new Error('--networks: pod, host, or both');
+  if (!(rounds >= 1)) throw new Error('--rounds: 1 or more');
+}
+
+/** What the set-up of real containers has. */
+function findContainers(): { readonly socket: string; readonly registry: string } {
+  const setup = 'tools/containers/setup.mjs';
+  if (process.getuid?.() !== 0) throw new Error('real containers need root');
+  const { status, stdout } = spawnSync(process.execPath, [join(repository, setup), 'status', '--json'], { encoding: 'utf8' });
+  if (status !== 0) throw new Error(`no container runtime runs for this: node ${setup} install`);
+  return JSON.parse(stdout) as ReturnType<typeof findContainers>;
+}
+
+async function main(): Promise<void> {
+  checkFlags();
+  const { socket, registry } = findContainers();
+  const sides: Side[] = [];
+  if (wanted.includes('bare')) sides.push(new BareCalls(socket));
+  open.push(...sides);
+  if (wanted.includes('cloudless')) {
+    const cloudless = await Cloudless.start(socket);
+    sides.push(cloudless);
+    open.push(cloudless);
+  }
+  const swarm = wanted.includes('swarm') ? await Swarm.start(registry) : undefined;
+  if (swarm !== undefined) open.push(swarm);
+  for (const side of [...sides, ...(swarm === undefined ? [] : [swarm.side('swarm')])]) await side.measure(WARM_UP, 'host');
+  const results = [];
+  for (const network of networks) {
+    for (const size of sizes) results.push(await measureAll(sidesFor(sides, swarm, size, network), size, network));
+  }
+  const docker = swarm === undefined ? {} : { docker: await swarm.version() };
+  printReport('real-start', { ...TERMS, ...docker, results });
+}
+
+// Timers alone do not keep a process alive.
+setInterval(() => undefined, 2 ** 30);
+for (const signal of ['SIGINT', 'SIGTERM'] as const) {
+  process.once(signal, () => void closeAll().finally(() => process.exit(1)));
+}
+try {
+  await main();
+} finally {
+  await closeAll();
+}
+process.exit(0);
