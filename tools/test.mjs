@@ -3,13 +3,22 @@ import { spawn, spawnSync } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { findContainers } from './containers/find.mjs';
 import { root, setup } from './setup.mjs';
 
 setup();
+// Tests on real containers take the set-up of tools/containers when it runs. Without it they are skipped; in CI they fail then.
+const containers = findContainers();
+console.log(`containers: ${containers.socket ?? `none (${containers.whyNot})`}`);
 
 const scratch = mkdtempSync(join(tmpdir(), 'cloudless-test-'));
 const bin = (name) => join(root, 'node_modules', '.bin', name);
-const env = { ...process.env, NX_DAEMON: 'false', PATH: `${join(root, 'node_modules', '.bin')}:${process.env.PATH}` };
+const env = {
+  ...process.env,
+  ...containers.env,
+  NX_DAEMON: 'false',
+  PATH: `${join(root, 'node_modules', '.bin')}:${process.env.PATH}`,
+};
 // A developer's run walks through fewer random worlds, and kills less often, than CI, which sets the numbers itself.
 const { CLOUDLESS_SEEDS = '100', CLOUDLESS_KILLS = '10' } = process.env;
 const jestEnv = { ...env, NODE_OPTIONS: '--experimental-vm-modules --no-warnings', CLOUDLESS_SEEDS, CLOUDLESS_KILLS };
@@ -33,13 +42,35 @@ const jest = (name, args) => async () => {
     stdio: ['ignore', 'ignore', 'inherit'],
   });
   try {
-    const { numPassedTests, numFailedTests, numRuntimeErrorTestSuites } = JSON.parse(readFileSync(report, 'utf8'));
-    const failed = numFailedTests + numRuntimeErrorTestSuites;
-    return { passed: numPassedTests, failed: code !== 0 && failed === 0 ? 1 : failed };
+    const result = JSON.parse(readFileSync(report, 'utf8'));
+    const failed = result.numFailedTests + result.numRuntimeErrorTestSuites;
+    return { passed: result.numPassedTests, failed: code !== 0 && failed === 0 ? 1 : failed, skipped: skippedIn(result) };
   } catch {
     return { passed: 0, failed: 1 };
   }
 };
+
+/** What was skipped, by the heading that says why: how many tests. */
+function skippedIn({ testResults }) {
+  const skipped = new Map();
+  for (const { ancestorTitles, title, status } of testResults.flatMap(({ assertionResults }) => assertionResults)) {
+    const heading = ancestorTitles[0] ?? title;
+    if (status === 'pending') skipped.set(heading, (skipped.get(heading) ?? 0) + 1);
+  }
+  return [...skipped].map(([heading, count]) => `${count} of ${heading}`);
+}
+
+/** The set-up of real containers, tested by node itself as it needs no package. In CI there must be a runtime for the other tests. */
+async function containersStep() {
+  const args = ['--test', '--test-reporter=tap', join(root, 'tools/containers/setup.test.mjs')];
+  const { stdout, status } = spawnSync(process.execPath, args, { cwd: root, env, encoding: 'utf8' });
+  if (status !== 0) console.error(stdout);
+  const count = (what) => Number(new RegExp(`^# ${what} (\\d+)$`, 'm').exec(stdout)?.[1] ?? 0);
+  const lacking = containers.required && containers.socket === undefined;
+  if (lacking) console.error(`the tests on real containers must run here, and cannot: ${containers.whyNot}`);
+  const failed = Math.max(count('fail') + count('cancelled'), status === 0 ? 0 : 1) + (lacking ? 1 : 0);
+  return { passed: count('pass'), failed, skipped: [...stdout.matchAll(/^ *ok \d+ - (.*# SKIP.*)$/gm)].map((match) => match[1]) };
+}
 
 /** The committed code must be what the proto files generate today. */
 async function drift() {
@@ -67,6 +98,7 @@ const steps = {
   'buf lint': check(() => run('buf', ['lint'])),
   'buf breaking': check(() => run('buf', ['breaking', '--against', 'proto/baseline.binpb'])),
   'generated code': check(drift),
+  containers: containersStep,
   unit: jest('unit', ['--config', 'jest.config.cjs', '--maxWorkers=2']),
   build: check(async () =>
     (await import('./build.mjs')).build().then(
@@ -94,7 +126,8 @@ for (const [name, step] of Object.entries(steps)) {
 rmSync(scratch, { recursive: true, force: true });
 
 console.log('');
-for (const { name, passed, failed, seconds } of results) {
+for (const { name, passed, failed, seconds, skipped = [] } of results) {
+  for (const what of skipped) console.log(`skipped ${name.padEnd(14)} ${what}`);
   console.log(`${failed === 0 ? 'ok    ' : 'FAILED'} ${name.padEnd(15)} ${passed} passed, ${failed} failed, ${seconds} s`);
 }
 const sum = (key) => results.reduce((total, result) => total + result[key], 0);

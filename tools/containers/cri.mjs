@@ -11,17 +11,26 @@ const image = { image: [1, 'string'] };
 const pod = { podSandboxId: [1, 'string'] };
 const container = { containerId: [1, 'string'] };
 const condition = { type: [1, 'string'], status: [2, 'bool'], reason: [3, 'string'], message: [4, 'string'] };
+/** One entry of a map of texts. */
+const entry = { key: [1, 'string'], value: [2, 'string'] };
 const containerConfig = {
   metadata: [1, metadata],
   image: [2, image],
-  env: [6, { key: [1, 'string'], value: [2, 'string'] }, 'repeated'],
+  env: [6, entry, 'repeated'],
   logPath: [11, 'string'],
 };
 const podStatus = { id: [1, 'string'], state: [3, 'number'], network: [5, { ip: [1, 'string'] }] };
 
 const calls = {
   Status: { request: {}, response: { status: [1, { conditions: [1, condition, 'repeated'] }] } },
-  ListPodSandbox: { request: {}, response: { items: [1, { id: [1, 'string'] }, 'repeated'] } },
+  ListPodSandbox: {
+    request: {},
+    response: { items: [1, { id: [1, 'string'], labels: [5, entry, 'repeated'] }, 'repeated'] },
+  },
+  ListContainers: {
+    request: {},
+    response: { containers: [1, { id: [1, 'string'], state: [6, 'number'], labels: [8, entry, 'repeated'] }, 'repeated'] },
+  },
   RunPodSandbox: { request: { config: [1, podConfig] }, response: pod },
   PodSandboxStatus: { request: pod, response: { status: [1, podStatus] } },
   StopPodSandbox: { request: pod, response: {} },

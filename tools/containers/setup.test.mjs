@@ -8,6 +8,7 @@ import { join } from 'node:path';
 import { describe, it } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { callCri } from './cri.mjs';
+import { findContainers } from './find.mjs';
 import { decode, encode } from './protobuf.mjs';
 import { removeAll } from './removal.mjs';
 import { parseSettings } from './settings.mjs';
@@ -51,6 +52,29 @@ describe('settings', () => {
       /was not made by "install" .* so it stays/,
     );
     assert.ok(existsSync(join(dir, 'precious')));
+  });
+});
+
+describe('what tests find', { skip: process.getuid() === 0 ? false : 'needs root: others find nothing' }, () => {
+  const nowhere = { PATH: process.env.PATH, CLOUDLESS_CONTAINERS_DIR: '/nowhere/x', CLOUDLESS_CONTAINERS_RUN_DIR: '/nowhere/y' };
+
+  it('is the socket that is named, when there is one', (t) => {
+    const socket = join(scratchDir(t), 'some.sock');
+    const env = { ...nowhere, CLOUDLESS_CRI_SOCKET: socket };
+    assert.deepEqual(findContainers(env), {
+      required: false,
+      env: {},
+      whyNot: `CLOUDLESS_CRI_SOCKET is ${socket}, and there is no such socket`,
+    });
+    writeFileSync(socket, '');
+    assert.equal(findContainers(env).socket, socket);
+  });
+
+  it('is nothing without a set-up, with the command that makes one, and whether that is a failure', () => {
+    const found = findContainers({ ...nowhere, CLOUDLESS_CONTAINERS: 'required', CLOUDLESS_CRI_SOCKET: '' });
+    assert.equal(found.required, true);
+    assert.equal(found.socket, undefined);
+    assert.match(found.whyNot, /no containerd runs for them; `sudo .* tools\/containers\/setup.mjs install` starts one/);
   });
 });
 

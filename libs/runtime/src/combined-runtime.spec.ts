@@ -103,6 +103,29 @@ it('finds what another instance has started', async () => {
   expect(await runtime.stop(image.containerId, 0)).toMatchObject({ phase: 'exited' });
 });
 
+it('lists without waiting long for a part that is stuck, and takes in what that says late', async () => {
+  const image = await start('nginx');
+  const process = await start();
+  await listen();
+  const list = containers.fake.list.bind(containers.fake);
+  let answer = (): void => undefined;
+  containers.fake.list = async () => {
+    await new Promise<void>((resolve) => (answer = resolve));
+    return list();
+  };
+  await processes.fake.stop(process, 0);
+  const listed = runtime.list();
+  await clock.advance(2_000);
+  expect((await listed).map(({ containerId, phase }) => [containerId, phase])).toEqual([
+    [process, 'exited'],
+    [image, 'running'],
+  ]);
+  containers.fake.machine.lose(image);
+  answer();
+  await settle();
+  expect(seen()).toContainEqual(['exited', image, 'lost: the runtime does not know it any more']);
+});
+
 it.each([
   ['stop', (id: ContainerId) => runtime.stop(id, 0)],
   [

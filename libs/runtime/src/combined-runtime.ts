@@ -39,12 +39,14 @@ export interface CombinedRuntimeOptions {
 
 /** A reader of events this far behind is cut off. */
 const EVENT_LIMIT = 10_000;
+/** A part that does not answer a list for so long is taken for away. */
+const STUCK_MS = 2_000;
 /** A part that went away is asked again, ever more slowly. */
 const AWAY: BackoffPolicy = { firstMs: 50, maxMs: 5_000, jitter: 0.2 };
 
 /**
  * Two runtimes as one: images go to one of them, everything else to the other. When one is away the other works on: what the one
- * had is listed as it was last seen, calls about it fail with kind `unavailable`, and when it is back, what changed meanwhile comes
+ * had is listed as it was last seen (also when it does not answer for 2 s), calls about it fail with kind `unavailable`, and when it is back, what changed meanwhile comes
  * as events. So `events` does not end when a part goes away; and `list` fails only as long as a part has never been seen.
  */
 export function combineRuntimes(options: CombinedRuntimeOptions): CombinedRuntime {
@@ -177,11 +179,20 @@ class TwoRuntimes implements CombinedRuntime {
   }
 
   private async listOf(part: Part): Promise<readonly ContainerStatus[]> {
+    const looked = this.look(part);
+    if (!part.known.isComplete) return looked;
+    const { clock } = this.options;
+    const answered = new AbortController();
+    const late = sleep(clock, STUCK_MS, answered.signal).then(() => part.known.all());
+    late.catch(() => undefined);
+    looked.catch(() => undefined);
     try {
-      return await this.look(part);
+      return await Promise.race([looked, late]);
     } catch (reason) {
-      if (!part.known.isComplete || errorKindOf(reason) !== 'unavailable' || this.closing.signal.aborted) throw reason;
+      if (errorKindOf(reason) !== 'unavailable' || this.closing.signal.aborted) throw reason;
       return part.known.all();
+    } finally {
+      answered.abort();
     }
   }
 

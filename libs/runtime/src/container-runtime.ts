@@ -242,7 +242,8 @@ export interface ContainerRuntime {
   /**
    * Starts a container and resolves when its main process runs (it may have ended again).
    * @throws kind `invalid` for what can never start here (no command, unknown executable, missing directory), `exists` for
-   *   an id in use, `exhausted` when ports, processes or space ran out, `unimplemented` for what this runtime lacks.
+   *   an id in use, `exhausted` when ports, processes or space ran out, `unimplemented` for what this runtime lacks, `precondition`
+   *   with the runtime's own words when it refuses. After `unavailable`, `deadline` and `internal` it may run all the same.
    */
   start(request: ContainerRequest): Promise<ContainerStatus>;
   /**

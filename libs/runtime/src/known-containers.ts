@@ -94,7 +94,7 @@ export class KnownContainers {
     const before = this.known.get(containerId)?.status;
     this.known.delete(containerId);
     if (before?.phase !== 'running') return;
-    const { pid: _pid, ...rest } = before;
+    const { pid: _pid, ip: _ip, ...rest } = before;
     this.tell({ kind: 'exited', status: { ...rest, phase: 'exited', finishedAtMs: this.wallTime(), ...VANISHED } });
   }
 }

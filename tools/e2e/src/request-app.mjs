@@ -1,6 +1,7 @@
 // A server for tests under load. It answers which version and replica it is, finishes what is under way when it is asked to end,
 // and keeps a ledger: when it was about to listen and when it was asked to end, by the machine's clock, whoever watches or not.
 //   VERSION         what it calls itself
+//   HOST            the address that it listens at; default: 127.0.0.1
 //   LEDGER          file that it appends to: `<milliseconds> up|down <version> <replica>`; none: no ledger
 //   ANSWER_MS       how long a request takes
 //   LISTEN          `no`: it runs, and never becomes ready
@@ -8,7 +9,16 @@
 import { appendFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 
-const { VERSION = '1', CLOUDLESS_REPLICA_ID: replica = '', PORT, LEDGER, ANSWER_MS = '15', LISTEN, CRASH_AFTER_MS } = process.env;
+const {
+  VERSION = '1',
+  CLOUDLESS_REPLICA_ID: replica = '',
+  PORT,
+  HOST = '127.0.0.1',
+  LEDGER,
+  ANSWER_MS = '15',
+  LISTEN,
+  CRASH_AFTER_MS,
+} = process.env;
 let ending = false;
 
 const server = createServer((_, response) => {
@@ -40,7 +50,7 @@ if (LISTEN === 'no') {
 } else {
   // Before it listens, so that nobody takes it for ready before it is in the ledger.
   note('up');
-  server.listen(Number(PORT), '127.0.0.1', () => console.log(`version ${VERSION} listens`));
+  server.listen(Number(PORT), HOST, () => console.log(`version ${VERSION} listens`));
 }
 if (CRASH_AFTER_MS !== undefined) {
   setTimeout(() => {

@@ -2,8 +2,7 @@ import { performance } from 'node:perf_hooks';
 import { RolloutStatus_Phase, Rollout_Promotion, Rollout_Strategy, type Workload } from '@cloudless/api';
 import { durationFromMs } from '@bufbuild/protobuf/wkt';
 import { RealCluster } from './cluster.js';
-import type { RequestClient } from './request-client.js';
-import { expectServed, liveIds, rolledOut, underLoad, webSpec } from './rollout-tools.js';
+import { expectOneSwitch, expectServed, liveIds, rolledOut, underLoad, webSpec } from './rollout-tools.js';
 
 let cluster: RealCluster;
 beforeAll(async () => {
@@ -27,27 +26,6 @@ const update = (name: string, version: string): Promise<Workload> =>
   cluster.client.updateWorkload({ name, spec: { env: { VERSION: version } } });
 const active = (name: string, version: number): Promise<Workload> =>
   cluster.until(name, ({ status }) => status!.activeVersion === version);
-
-/**
- * Traffic went over to another set of replicas in one step, once: one item of the watch has all of the one set, the next has all of
- * the other, and no request that was sent before is answered by the new set, nor one that was sent after by the old one.
- */
-function expectOneSwitch(clients: readonly RequestClient[], from: readonly string[], to: readonly string[]): void {
-  for (const {
-    watch: { seen },
-    answers,
-  } of clients) {
-    const sets = seen.map(({ replicaIds }) => [...replicaIds].sort());
-    const index = sets.findIndex((set) => set.some((id) => to.includes(id)));
-    expect(index).toBeGreaterThan(0);
-    expect(sets.slice(0, index)).toEqual(sets.slice(0, index).map(() => from));
-    expect(sets.slice(index)).toEqual(sets.slice(index).map(() => to));
-    const before = answers.filter(({ sentAtMs }) => sentAtMs < seen[index]!.atMs);
-    const after = answers.filter(({ sentAtMs }) => sentAtMs >= seen[index]!.atMs);
-    expect([...new Set(before.map(({ replicaId }) => replicaId))].sort()).toEqual(from);
-    expect([...new Set(after.map(({ replicaId }) => replicaId))].sort()).toEqual(to);
-  }
-}
 
 describe('a blue/green rollout under load', () => {
   it('switches all clients at once, back at once by an undo while the former version is kept, and stops that when its time is over', async () => {

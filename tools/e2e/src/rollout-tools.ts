@@ -8,8 +8,10 @@ import type { RealCluster } from './cluster.js';
 export type Spec = Exclude<MessageInitShape<typeof WorkloadSpecSchema>, { $typeName: string }>;
 export type Rollout = Exclude<NonNullable<Spec['rollout']>, { $typeName: string }>;
 
-/** The server of tests under load; its environment says how it behaves. */
-export const REQUEST_APP = ['node', fileURLToPath(new URL('./request-app.mjs', import.meta.url))];
+/** The file of the server of tests under load. */
+export const REQUEST_APP_FILE = fileURLToPath(new URL('./request-app.mjs', import.meta.url));
+/** Runs it; its environment says how it behaves. */
+export const REQUEST_APP = ['node', REQUEST_APP_FILE];
 
 /** Four servers of version 1; a replica has proven itself after half a second. */
 export function webSpec(rollout: Rollout, more: Spec = {}): Spec {
@@ -60,6 +62,28 @@ export function expectServed(clients: readonly RequestClient[], minAvailable: nu
     expect(watch.lowestReady).toBeGreaterThanOrEqual(minAvailable);
     if (connections === 'new') expect(reused).toBe(0);
     else expect(reused).toBeGreaterThan(answers.length / 2);
+  }
+}
+
+/**
+ * Traffic went over to another set of replicas in one step, once: one item of the watch has all of the one set, the next has all of
+ * the other, and no request that was sent before is answered by the new set, nor one that was sent after by the old one.
+ */
+export function expectOneSwitch(clients: readonly RequestClient[], from: readonly string[], to: readonly string[]): void {
+  for (const {
+    watch: { seen },
+    answers,
+  } of clients) {
+    const sets = seen.map(({ replicaIds }) => [...replicaIds].sort());
+    const index = sets.findIndex((set) => set.some((id) => to.includes(id)));
+    expect(index).toBeGreaterThan(0);
+    expect(sets.slice(0, index)).toEqual(sets.slice(0, index).map(() => from));
+    expect(sets.slice(index)).toEqual(sets.slice(index).map(() => to));
+    const switchedAtMs = seen[index]?.atMs ?? Number.NaN;
+    const before = answers.filter(({ sentAtMs }) => sentAtMs < switchedAtMs);
+    const after = answers.filter(({ sentAtMs }) => sentAtMs >= switchedAtMs);
+    expect([...new Set(before.map(({ replicaId }) => replicaId))].sort()).toEqual(from);
+    expect([...new Set(after.map(({ replicaId }) => replicaId))].sort()).toEqual(to);
   }
 }
 

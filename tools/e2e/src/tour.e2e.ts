@@ -16,6 +16,7 @@ const shows: Readonly<Record<string, readonly string[]>> = {
   'npx cloudlessctl events --limit 20': ['RolloutCompleted'],
   "npx cloudlessctl exec hello -- node -p 'process.env.GREETING'": ['version two'],
   'npx cloudlessctl logs hello --tail 5': ['listening on'],
+  'npx cloudlessctl top replica': ['REQUEST/LIMIT', 'hello'],
 };
 
 let cluster: RealCluster;

@@ -1,9 +1,15 @@
+import { create } from '@bufbuild/protobuf';
 import { CloudlessError, errorFields, errorKindOf, type ContainerId, type Log } from '@cloudless/base';
 import { exitReason, PushQueue, type ContainerEvent, type ContainerStatus } from '@cloudless/runtime';
 import type { StopSignal } from '@cloudless/base';
 import type { CriClient } from '../client/cri-client.js';
 import { closedError } from '../client/cri-client.js';
-import { ContainerState, type Container, type ContainerStatusResponse } from '../gen/runtime/v1/api_pb.js';
+import {
+  ContainerState,
+  ContainerStatusResponseSchema,
+  type Container,
+  type ContainerStatusResponse,
+} from '../gen/runtime/v1/api_pb.js';
 import { containerIdOf, fromAnnotations, isOwned, ownedBy, type Memory, type Owner } from './labels.js';
 import { toStatus } from './to-status.js';
 
@@ -31,6 +37,9 @@ export interface InventoryOptions {
 
 /** A reader of events this far behind is cut off. */
 const EVENT_LIMIT = 10_000;
+const NANOS_PER_MS = 1_000_000n;
+/** Of a container that could not be read so far; no list shows it, as {@link Inventory} leaves out those that were never started. */
+const UNREAD = ContainerState.CONTAINER_CREATED;
 
 /**
  * What runs here and is ours. Every look asks the runtime; what differs from the look before becomes events. So lists and
@@ -199,18 +208,36 @@ export class Inventory {
   private async lookAt(container: Container): Promise<Known | undefined> {
     const before = this.known.get(container.id);
     if (before?.state === container.state) return before;
-    const { log } = this.options;
     const { id: runtimeId, podSandboxId: sandboxId, annotations } = container;
     const hasAddress = fromAnnotations(annotations).hostNetwork !== true;
-    try {
-      const [answer, ip] = await Promise.all([this.statusOf(runtimeId), before?.ip ?? (hasAddress ? this.ipOf(sandboxId) : '')]);
-      return this.toKnown({ runtimeId, sandboxId, ip }, answer, container.state);
-    } catch (reason) {
-      if (errorKindOf(reason) === 'unavailable') throw reason;
-      if (errorKindOf(reason) === 'notFound') return undefined; // removed meanwhile
-      log.warn('container not readable', { containerId: containerIdOf(container.labels), ...errorFields(reason) });
-      return before;
+    const [answer, ip] = await Promise.allSettled([
+      this.statusOf(runtimeId),
+      before?.ip || !hasAddress ? (before?.ip ?? '') : this.ipOf(sandboxId),
+    ]);
+    if (answer.status === 'fulfilled' && ip.status === 'fulfilled') {
+      return this.toKnown({ runtimeId, sandboxId, ip: ip.value }, answer.value, container.state);
     }
+    const failures = [answer, ip].flatMap((each) => (each.status === 'rejected' ? [each.reason as unknown] : []));
+    for (const reason of failures) if (errorKindOf(reason) === 'unavailable') throw reason;
+    if (failures.some((reason) => errorKindOf(reason) === 'notFound')) return undefined; // removed meanwhile
+    if (before?.state !== UNREAD) {
+      const containerId = containerIdOf(container.labels);
+      this.options.log.warn('container not readable', { containerId, ...errorFields(failures[0]) });
+    }
+    return before ?? this.fromList(container, answer, ip);
+  }
+
+  /** One that was never read is there all the same: what the list tells must do until the next look asks again. */
+  private fromList(
+    { id: runtimeId, podSandboxId: sandboxId, labels, annotations, state, createdAt }: Container,
+    answer: PromiseSettledResult<ContainerStatusResponse>,
+    ip: PromiseSettledResult<string>,
+  ): Known {
+    const finishedAt = BigInt(Math.round(this.options.wallTime())) * NANOS_PER_MS;
+    const listed = { labels, annotations, state, createdAt, finishedAt, exitCode: -1, reason: 'Unknown' };
+    const read = answer.status === 'fulfilled' ? answer.value : create(ContainerStatusResponseSchema, { status: listed });
+    const at = { runtimeId, sandboxId, ip: ip.status === 'fulfilled' ? ip.value : '' };
+    return { ...this.toKnown(at, read, state), state: UNREAD };
   }
 
   private toKnown(
@@ -248,7 +275,7 @@ export class Inventory {
 
 /** A look may have read its list before the end of a container that is known by now. */
 function laterOf(known: Known | undefined, looked: Known): Known {
-  return known?.status.phase === 'exited' ? known : looked;
+  return known?.status.phase === 'exited' && known.state !== UNREAD ? known : looked;
 }
 
 /** A container that ended before anybody saw it run has run all the same. */

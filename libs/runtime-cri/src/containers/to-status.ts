@@ -39,7 +39,9 @@ export function toStatus(answer: ContainerStatusResponse, ip: string, bootedAtMs
   };
   if (status?.state !== ContainerState.CONTAINER_EXITED) {
     const pid = pidOf(answer.info);
-    return { ...common, phase: 'running', ...(pid === undefined ? {} : { pid }), ...(ip === '' ? {} : { ip }) };
+    // With the host's network some runtimes tell no address, some the host's.
+    const own = hostNetwork || ip === '' ? {} : { ip };
+    return { ...common, phase: 'running', ...(pid === undefined ? {} : { pid }), ...own };
   }
   const { reason, exitCode } = status;
   return {

@@ -1,0 +1,164 @@
+import { createServer, type AddressInfo, type Server, type Socket } from 'node:net';
+import type { ReplicaStatus } from '@cloudless/api';
+import { durationFromMs } from '@bufbuild/protobuf/wkt';
+import { QUICK, type RealCluster } from './cluster.js';
+import { describeContainers, fetchText, startOnContainers, stopOnContainers } from './containers.js';
+
+const MIB = 1024 * 1024;
+/** More than an agent starts at the same time. */
+const MANY = 12;
+
+describeContainers('containers that fail', () => {
+  let cluster: RealCluster;
+  beforeAll(async () => {
+    cluster = await startOnContainers(['zone-a']);
+  });
+  afterAll(() => stopOnContainers(cluster));
+
+  const create = async (name: string, spec: object): Promise<void> => {
+    const requests = { cpuMillis: 10 }; // so that many fit on a small machine
+    await cluster.client.createWorkload({ name, spec: { ...QUICK, resources: { requests }, ...spec } });
+  };
+  const remove = async (name: string): Promise<void> => {
+    await cluster.client.deleteWorkload({ name });
+    await cluster.gone(name);
+  };
+  const replicaUntil = async (name: string, fits: (replica: ReplicaStatus) => boolean): Promise<ReplicaStatus> => {
+    const { status } = await cluster.until(name, ({ status: now }) => now!.replicas.some(fits));
+    return status!.replicas.find(fits)!;
+  };
+  const messagesOf = async (workload: string, reason: string): Promise<readonly string[]> =>
+    (await cluster.client.listEvents({ workload, pageSize: 1_000 })).events
+      .filter((event) => event.reason === reason)
+      .map(({ message }) => message);
+
+  it('one over its memory limit is ended by the kernel, and reported so', async () => {
+    // Holds a file's worth of memory: tail keeps the last 200 MB of an endless input.
+    const command = ['tail', '-c', '200000000', '/dev/zero'];
+    const memory = { memoryBytes: BigInt(32 * MIB) };
+    await create('greedy', { image: 'busybox:1', command, resources: { requests: memory, limits: memory } });
+    const { id } = await replicaUntil(
+      'greedy',
+      ({ lastExitCode, lastEndReason }) => lastExitCode === 137 && lastEndReason === 'out of memory',
+    );
+    await replicaUntil('greedy', ({ restarts }) => restarts >= 1);
+    expect(await messagesOf('greedy', 'ReplicaRestarted')).toContain(`replica ${id} ended (out of memory) and was restarted`);
+    expect((await cluster.ctl('describe', 'greedy')).stdout).toContain('out of memory');
+    await remove('greedy');
+  });
+
+  it("an image that is not there: the registry's words are shown, tries come ever later, and others start meanwhile", async () => {
+    await create('unknown', { image: 'no-such-image:7', replicas: MANY });
+    const words = /no-such-image:7.*not found/;
+    const replica = await replicaUntil('unknown', ({ reason, lastEndReason }) => words.test(`${reason} ${lastEndReason}`));
+    expect(replica).toMatchObject({
+      ready: false,
+      imagePull: { image: 'no-such-image:7', reason: expect.stringMatching(words) as string },
+    });
+    await replicaUntil('unknown', ({ reason }) => /restarting in/.test(reason));
+    expect((await messagesOf('unknown', 'ImagePullFailed')).some((message) => words.test(message))).toBe(true);
+    expect((await cluster.ctl('describe', 'unknown')).stdout).toMatch(words);
+    await create('other', { image: 'nginx:alpine' });
+    await cluster.settled('other');
+    await remove('unknown');
+    await remove('other');
+  });
+
+  it('a registry that never answers holds up nobody but those who wait for it, however many they are', async () => {
+    const silent = await SilentRegistry.listen();
+    try {
+      await create('waiting', { image: `127.0.0.1:${silent.port}/slow:1`, replicas: MANY });
+      await cluster.until('waiting', ({ status }) => status!.replicas.every(({ reason }) => reason.startsWith('pulling ')));
+      await silent.asked();
+      await create('other', { image: 'nginx:alpine', replicas: 2 });
+      const { status } = await cluster.settled('other');
+      expect(status!.readyReplicas).toBe(2);
+      expect((await cluster.client.getWorkload({ name: 'waiting' })).status!.readyReplicas).toBe(0);
+      await remove('other');
+      await remove('waiting'); // also what waits is ended
+    } finally {
+      await silent.close();
+    }
+  });
+
+  describe('probes', () => {
+    const quick = { period: durationFromMs(200), timeout: durationFromMs(10_000) };
+    const exec = (...command: readonly string[]) => ({
+      check: { case: 'exec' as const, value: { command: [...command] } },
+      ...quick,
+    });
+    const ports = [{ name: 'http', containerPort: 8080 }];
+    const run = (name: string, script: string) =>
+      cluster.agentClient.execCommand({ name, command: ['sh', '-c', script] }).then(({ exitCode }) => expect(exitCode).toBe(0));
+
+    it('a failing liveness command restarts the container in place', async () => {
+      await create('live', { image: 'cloudless/test:1', livenessProbe: exec('test', '!', '-e', '/tmp/broken') });
+      const before = (await cluster.settled('live')).status!.replicas[0]!;
+      await run('live', 'touch /tmp/broken');
+      const after = await replicaUntil('live', ({ restarts, ready: now }) => restarts === 1 && now);
+      expect(after).toMatchObject({
+        id: before.id,
+        nodeId: before.nodeId,
+        lastEndReason: expect.stringContaining('liveness probe: ') as string,
+      });
+      expect(after.containerId).not.toBe(before.containerId);
+      await remove('live');
+    });
+
+    it.each([
+      { kind: 'http', probe: { check: { case: 'http' as const, value: { port: 'http', path: '/version' } }, ...quick } },
+      { kind: 'tcp', probe: { check: { case: 'tcp' as const, value: { port: '8080' } }, ...quick } },
+      { kind: 'grpc', probe: { check: { case: 'grpc' as const, value: { port: '8080' } }, ...quick } },
+      { kind: 'exec', probe: exec('wget', '-q', '-O', '/dev/null', 'http://127.0.0.1:8080/version') },
+    ])('$kind: unready until somebody listens at the address of the container', async ({ kind, probe }) => {
+      const name = `probed-${kind}`;
+      const command = ['sh', '-c', 'until [ -e /tmp/go ]; do sleep 0.05; done; exec /serve.sh'];
+      await create(name, { image: 'cloudless/test:1', command, ports, readinessProbe: probe });
+      await replicaUntil(name, ({ ready, reason }) => !ready && /^readiness probe: .*3 of 3 failed/.test(reason));
+      await run(name, 'touch /tmp/go');
+      if (kind === 'grpc') {
+        // The server speaks HTTP/1 only: it was reached when that is what the reason says.
+        await replicaUntil(name, ({ reason }) => /readiness probe: the server does not speak HTTP\/2/.test(reason));
+      } else {
+        const { ip, port } = (await cluster.settled(name)).status!.replicas[0]!.endpoints[0]!;
+        expect((await fetchText(`http://${ip}:${port}/version`)).trim()).toBe('1');
+      }
+      await remove(name);
+    });
+  });
+});
+
+/** Takes connections and says nothing. */
+class SilentRegistry {
+  private readonly sockets = new Set<Socket>();
+  private readonly waiting = new Set<() => void>();
+
+  private constructor(private readonly server: Server) {
+    server.on('connection', (socket) => {
+      this.sockets.add(socket);
+      socket.on('error', () => undefined);
+      for (const resolve of this.waiting) resolve();
+      this.waiting.clear();
+    });
+  }
+
+  static async listen(): Promise<SilentRegistry> {
+    const server = createServer();
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+    return new SilentRegistry(server);
+  }
+
+  get port(): number {
+    return (this.server.address() as AddressInfo).port;
+  }
+
+  async asked(): Promise<void> {
+    while (this.sockets.size === 0) await new Promise<void>((resolve) => this.waiting.add(resolve));
+  }
+
+  async close(): Promise<void> {
+    const closed = new Promise((resolve) => this.server.close(resolve));
+    for (const socket of this.sockets) socket.destroy();
+    await closed;
+  }
+}

@@ -1,0 +1,140 @@
+import { Rollout_Strategy } from '@cloudless/api';
+import { durationFromMs } from '@bufbuild/protobuf/wkt';
+import { containersOf, describeContainers, startOnContainers } from './containers.js';
+import type { RealCluster } from './cluster.js';
+import { OwnContainers } from './own-containers.js';
+import { REQUEST_IMAGE, pushRequestImage } from './request-image.js';
+import {
+  expectOneSwitch,
+  expectServed,
+  liveIds,
+  liveReplicas,
+  rolledOut,
+  underLoad,
+  webSpec,
+  type Rollout,
+} from './rollout-tools.js';
+
+const REPLICAS = 4;
+/** Longer than any of these tests. */
+const KEPT = durationFromMs(3_600_000);
+const PORT = 80;
+
+/** Four containers of version 1, all of which must stay ready. */
+const serversOf = (rollout: Rollout): ReturnType<typeof webSpec> =>
+  webSpec(
+    { minAvailable: REPLICAS, ...rollout },
+    { command: [], image: REQUEST_IMAGE, env: environment('1'), ports: [{ name: 'http', containerPort: PORT }] },
+  );
+/** Answers take so long that whoever is stopped has some requests under way. */
+const environment = (version: string) => ({ VERSION: version, PORT: String(PORT), HOST: '0.0.0.0', ANSWER_MS: '100' });
+
+describeContainers(
+  'clients that follow the endpoints of containers miss no answer, and min_available replicas are ready all the time',
+  () => {
+    let own: OwnContainers;
+    let cluster: RealCluster;
+    beforeAll(async () => {
+      own = await OwnContainers.install();
+      await pushRequestImage(own.registry);
+      cluster = await startOnContainers(['zone-a', 'zone-b', 'zone-c'], own.socket);
+    });
+    afterAll(async () => {
+      try {
+        await cluster?.stop();
+      } finally {
+        await own?.remove();
+      }
+    });
+
+    const update = (name: string, version: string) =>
+      cluster.client.updateWorkload({ name, spec: { env: environment(version) } });
+    const active = (name: string, version: number) => cluster.until(name, ({ status }) => status!.activeVersion === version);
+
+    describe('by replacing some at a time', () => {
+      const name = 'web';
+      beforeAll(async () => {
+        await cluster.client.createWorkload({ name, spec: serversOf({ maxSurge: 2 }) });
+        await rolledOut(cluster, name);
+      });
+      afterAll(async () => {
+        await cluster.client.deleteWorkload({ name });
+        await cluster.gone(name);
+      });
+
+      it('are served by the first processes of containers, which hear a stop themselves', async () => {
+        const containers = await containersOf(cluster, await rolledOut(cluster, name));
+        expect(containers.map(({ runtime, ip }) => ({ runtime, ip }))).toEqual(
+          Array(REPLICAS).fill({ runtime: 'cri', ip: expect.stringMatching(/^10\./) as string }),
+        );
+        const script = 'process.stdout.write(require("node:fs").readFileSync("/proc/1/cmdline"))';
+        const { stdout } = await cluster.agentClient.execCommand({ name, command: ['/usr/bin/node', '-e', script] });
+        expect(stdout).toContain('request-app.mjs');
+      });
+
+      it('a rolling update', async () => {
+        const before = liveIds(await rolledOut(cluster, name));
+        const clients = await underLoad(cluster, name, async () => {
+          await update(name, '2');
+          await rolledOut(cluster, name);
+        });
+        expectServed(clients, REPLICAS);
+        expect(liveIds(await rolledOut(cluster, name)).filter((id) => before.includes(id))).toEqual([]);
+        // They did ask both versions, so silence is no success.
+        for (const { versions } of clients) expect(versions).toEqual(['1', '2']);
+      });
+
+      it('a drain', async () => {
+        const before = liveReplicas(await rolledOut(cluster, name));
+        const node = before[0]!.nodeId;
+        const clients = await underLoad(cluster, name, async () => {
+          expect(await cluster.ctl('node', 'drain', node, '--wait')).toMatchObject({ code: 0 });
+        });
+        expectServed(clients, REPLICAS);
+        const after = liveReplicas(await rolledOut(cluster, name));
+        expect(after.map(({ nodeId }) => nodeId)).not.toContain(node);
+        const stayed = before.filter(({ nodeId }) => nodeId !== node).map(({ id }) => id);
+        expect(after.map(({ id }) => id)).toEqual(expect.arrayContaining(stayed));
+        await cluster.client.uncordonNode({ nodeId: node });
+      });
+
+      it('a rolling update and a drain at once', async () => {
+        const [first] = liveReplicas(await rolledOut(cluster, name));
+        const node = first?.nodeId ?? '';
+        const clients = await underLoad(cluster, name, async () => {
+          await Promise.all([update(name, '3'), cluster.ctl('node', 'drain', node, '--wait')]);
+          await rolledOut(cluster, name);
+        });
+        expectServed(clients, REPLICAS);
+        expect(liveReplicas(await rolledOut(cluster, name)).map(({ nodeId }) => nodeId)).not.toContain(node);
+        for (const { versions } of clients) expect(versions).toEqual(['2', '3']);
+        await cluster.client.uncordonNode({ nodeId: node });
+      });
+    });
+
+    it('a blue/green switch, and the way back to containers that were kept', async () => {
+      const name = 'shop';
+      const spec = serversOf({ strategy: Rollout_Strategy.BLUE_GREEN, pauseDuration: KEPT });
+      await cluster.client.createWorkload({ name, spec });
+      const blue = liveIds(await rolledOut(cluster, name), 1);
+      const switching = await underLoad(cluster, name, async () => {
+        await update(name, '2');
+        await active(name, 2);
+      });
+      expectServed(switching, REPLICAS);
+      const both = await cluster.client.getWorkload({ name });
+      const green = liveIds(both, 2);
+      expectOneSwitch(switching, blue, green);
+      expect(liveIds(both, 1)).toEqual(blue);
+
+      const back = await underLoad(cluster, name, async () => {
+        await cluster.client.undoRollout({ name });
+        await active(name, 3);
+      });
+      expectServed(back, REPLICAS);
+      expectOneSwitch(back, green, blue);
+      await cluster.client.deleteWorkload({ name });
+      await cluster.gone(name);
+    });
+  },
+);

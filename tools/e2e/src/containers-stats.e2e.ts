@@ -1,0 +1,86 @@
+import { timestampMs } from '@bufbuild/protobuf/wkt';
+import { ContainerStats_Source as Source, type ContainerStats } from '@cloudless/api';
+import { QUICK, type RealCluster } from './cluster.js';
+import { describeContainers, startOnContainers, stopOnContainers } from './containers.js';
+
+const LIMIT_MILLIS = 200;
+const MIB = 1_048_576;
+const SPAN_MS = 5_000;
+
+describeContainers('what containers use', () => {
+  let cluster: RealCluster;
+  beforeAll(async () => {
+    cluster = await startOnContainers(['zone-a']);
+  });
+  afterAll(() => stopOnContainers(cluster));
+
+  const run = async (name: string, script: string): Promise<string> => {
+    const limits = { cpuMillis: LIMIT_MILLIS, memoryBytes: BigInt(64 * MIB), pids: 50 };
+    const spec = {
+      ...QUICK,
+      image: 'busybox:1',
+      command: ['sh', '-c', script],
+      resources: { limits },
+      terminationGracePeriod: { seconds: 0n },
+    };
+    await cluster.client.createWorkload({ name, spec });
+    return (await cluster.settled(name)).status!.replicas[0]!.id;
+  };
+  const sampled = (replicaId: string): Promise<ContainerStats> => cluster.agentClient.getContainerStats({ replicaId });
+
+  it('a busy loop with a limit of 200 m uses 200 m, within a tenth, over five seconds', async () => {
+    const replicaId = await run('busy', 'while :; do :; done');
+    const first = await sampled(replicaId);
+    let last = first;
+    while (timestampMs(last.sampledAt!) - timestampMs(first.sampledAt!) < SPAN_MS) last = await sampled(replicaId);
+    const spanMs = timestampMs(last.sampledAt!) - timestampMs(first.sampledAt!);
+    const millis = Number(last.cpu!.cpuUsageNanos - first.cpu!.cpuUsageNanos) / 1_000 / spanMs;
+    // A machine that is too busy does not give it so much: only within periods in which it was held back it has had its share.
+    const periods = last.cpu!.periods! - first.cpu!.periods!;
+    const heldBack = Number(last.cpu!.throttledPeriods! - first.cpu!.throttledPeriods!) / Number(periods);
+    expect(millis).toBeLessThanOrEqual(LIMIT_MILLIS * 1.1);
+    expect(millis).toBeGreaterThanOrEqual(LIMIT_MILLIS * 0.9 * heldBack);
+    expect(heldBack).toBeGreaterThan(0.2);
+    expect(last.cpu!.throttledNanos).toBeGreaterThan(first.cpu!.throttledNanos!);
+  });
+
+  it('every part is told, of the container alone', async () => {
+    const replicaId = await run('quiet', 'sleep 1000');
+    const stats = await sampled(replicaId);
+    expect([Source.CGROUP_V1, Source.CGROUP_V2, Source.CGROUP_HYBRID]).toContain(stats.source);
+    expect(stats).toMatchObject({
+      workload: 'quiet',
+      nodeId: 'agent-1',
+      problems: [],
+      cpu: { cpuLimitMillis: BigInt(LIMIT_MILLIS) },
+      memory: { memoryLimitBytes: BigInt(64 * MIB) },
+      pids: { pidsCurrent: 1n, pidsLimit: 50n },
+    });
+    expect(stats.memory!.memoryUsageBytes).toBeGreaterThan(0n);
+    expect(stats.memory!.memoryUsageBytes).toBeLessThan(BigInt(64 * MIB));
+    // Nothing is sent but what its own network needs to find its neighbours.
+    expect(stats.network!.networkSentBytes).toBeLessThan(100_000n);
+  });
+
+  it('traffic of its own network is counted', async () => {
+    const spec = { ...QUICK, image: 'nginx:alpine', ports: [{ name: 'http', containerPort: 80 }] };
+    await cluster.client.createWorkload({ name: 'web', spec });
+    const { id, endpoints } = (await cluster.settled('web')).status!.replicas[0]!;
+    const before = await sampled(id);
+    const { ip, port } = endpoints[0]!;
+    const body = await (await fetch(`http://${ip}:${port}/`, { headers: { connection: 'close' } })).text();
+    const after = await sampled(id);
+    expect(after.network!.networkSentBytes - before.network!.networkSentBytes).toBeGreaterThan(BigInt(body.length));
+    expect(after.network!.networkReceivedPackets).toBeGreaterThan(before.network!.networkReceivedPackets);
+  });
+
+  it('cloudlessctl top shows limits beside use', async () => {
+    for (;;) {
+      const { containers } = await cluster.agentClient.listContainerStats({ name: 'busy' });
+      if (containers[0]?.cpuMillis !== undefined) break;
+    }
+    const { stdout, code } = await cluster.ctl('top', 'replica', 'busy', '-o', 'wide');
+    expect(code).toBe(0);
+    expect(stdout).toMatch(/\ndefault +busy +\S+ +agent-1 +\d+m +100m\/200m +\S+ +64Mi\/64Mi +1 .* \d+% /);
+  });
+});

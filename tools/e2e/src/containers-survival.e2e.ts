@@ -1,0 +1,172 @@
+import { spawnSync } from 'node:child_process';
+import { existsSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { ImagePull_Policy as Pull, RestartPolicy_Policy as Restart, type Workload } from '@cloudless/api';
+import { QUICK, type RealCluster } from './cluster.js';
+import { containersOf, describeContainers, fetchText, startOnContainers } from './containers.js';
+import { ForeignPod } from './foreign-pod.js';
+import { OwnContainers } from './own-containers.js';
+import { bundleOf, runToEnd } from './processes.js';
+
+/** Counts without end: a line that is missing or doubled shows. Exits with 42 when told to. */
+const COUNTER = ['sh', '-c', 'n=0; while [ ! -e /tmp/end ]; do n=$((n+1)); echo $n; sleep 0.02; done; exit 42'];
+/** What may take long is over by then: RELIABILITY has it as a limit for everything of a container. */
+const GONE_WITHIN_MS = 60_000;
+/** What a pod has on its machine: see {@link OwnContainers.footprint}. */
+const KINDS = ['sandbox', 'container', 'mount', 'interface', 'cgroup', 'process', 'address'];
+
+describeContainers('a container runtime that fails, and what containers leave behind', () => {
+  let own: OwnContainers;
+  let cluster: RealCluster;
+  let foreign: ForeignPod;
+  beforeAll(async () => {
+    own = await OwnContainers.install();
+    foreign = await ForeignPod.start(own.socket);
+    cluster = await startOnContainers(['zone-a', 'zone-b'], own.socket);
+  });
+  afterAll(async () => {
+    try {
+      await cluster?.stop();
+    } finally {
+      await own?.remove();
+    }
+  });
+
+  const create = async (name: string, spec: object): Promise<Workload> => {
+    // Shells and sleep take no notice of SIGTERM as a first process: without a grace nothing waits for that.
+    await cluster.client.createWorkload({ name, spec: { ...QUICK, terminationGracePeriod: { seconds: 0n }, ...spec } });
+    return cluster.settled(name);
+  };
+  const remove = async (name: string): Promise<void> => {
+    await cluster.client.deleteWorkload({ name });
+    await cluster.gone(name);
+  };
+  const failed = (name: string, why: RegExp): Promise<Workload> =>
+    cluster.until(name, ({ status }) =>
+      status!.replicas.some(({ reason, lastEndReason }) => why.test(`${reason} ${lastEndReason}`)),
+    );
+
+  /** What there is beside what there was, once that is nothing, or {@link GONE_WITHIN_MS} after the deletion. */
+  const leftAfter = async (machine: readonly string[], files?: readonly string[]): Promise<readonly string[]> => {
+    const deadline = performance.now() + GONE_WITHIN_MS;
+    for (;;) {
+      const left = [
+        ...(await own.footprint()).filter((line) => !machine.includes(line)),
+        ...(files === undefined ? [] : filesOf(cluster).filter((file) => !files.includes(file))),
+      ];
+      if (left.length === 0 || performance.now() > deadline) return left;
+    }
+  };
+
+  it('leaves nothing of a deleted workload, and all of what belongs to others', async () => {
+    const volumes = [{ name: 'scratch', mountPath: '/scratch', source: { case: 'emptyDir', value: {} } }];
+    const spec = { image: 'nginx:alpine', replicas: 4, ports: [{ name: 'http', containerPort: 80 }], volumes };
+    const machine = await own.footprint();
+    await create('first', spec);
+    await remove('first');
+    expect(await leftAfter(machine)).toEqual([]);
+    const files = filesOf(cluster); // what agents make once for all, like folders, is no trace
+    const workload = await create('brief', spec);
+    for (const { ip } of await containersOf(cluster, workload)) expect(await fetchText(`http://${ip}/`)).toContain('nginx');
+    const during = (await own.footprint()).filter((line) => !machine.includes(line));
+    const kindsOfFour = KINDS.filter((kind) => during.filter((line) => line.startsWith(`${kind} `)).length >= 4);
+    expect({ kindsOfFour, logs: filesOf(cluster).filter((file) => file.includes('logs/')).length >= 4 }).toEqual({
+      kindsOfFour: KINDS,
+      logs: true,
+    });
+    await remove('brief');
+    expect(await leftAfter(machine, files)).toEqual([]);
+    await foreign.isUntouched();
+  });
+
+  it('starts cached images while the registry is away; what has to ask it fails with the reason, and goes on when it is back', async () => {
+    await create('cached', { image: 'cloudless/test:1' });
+    await remove('cached');
+    own.kill('registry');
+    await create('cached', { image: 'cloudless/test:1', replicas: 2 });
+    await cluster.client.createWorkload({
+      name: 'always',
+      spec: { ...QUICK, image: 'cloudless/test:1', imagePull: { policy: Pull.ALWAYS } },
+    });
+    const { status } = await failed('always', /cloudless\/test:1.*connection refused/);
+    expect(status!.readyReplicas).toBe(0);
+    const { events } = await cluster.client.listEvents({ workload: 'always' });
+    expect(events.find(({ reason }) => reason === 'ImagePullFailed')?.message).toContain(own.registry);
+    expect((await cluster.settled('cached')).status!.replicas.every(({ restarts }) => restarts === 0)).toBe(true);
+    await own.start();
+    await cluster.settled('always');
+    await remove('always');
+    await remove('cached');
+  });
+
+  it('takes up again what ran while containerd was killed and started, with its logs and exits', async () => {
+    // On a slow machine the agent may be away for longer than its lease: that is no reason to replace these.
+    const patient = { image: 'busybox:1', command: COUNTER, disconnect: { lostAfter: { seconds: 100n } } };
+    const before = await create('kept', { ...patient, replicas: 2 });
+    const ending = await create('ending', { ...patient, restart: { policy: Restart.NEVER } });
+    const kept = await containersOf(cluster, before);
+    const [last] = await containersOf(cluster, ending);
+    const logs = kept.map(({ containerId }) => numbersOf(containerId, 100));
+    own.kill('containerd');
+    await cluster.agent('agent-1').kill('SIGKILL');
+    await end(last!.pid);
+    await own.start();
+    await cluster.startAgent('agent-1', 'zone-a');
+    const exited = await cluster.until('ending', ({ status }) =>
+      status!.replicas.some(({ lastExitCode }) => lastExitCode === 42),
+    );
+    expect(exited.status!.replicas[0]).toMatchObject({ restarts: 0 });
+    const after = await cluster.settled('kept');
+    expect(identity(after)).toEqual(identity(before));
+    expect((await containersOf(cluster, after)).map(({ pid }) => pid)).toEqual(kept.map(({ pid }) => pid));
+    for (const numbers of await Promise.all(logs)) expect(numbers).toEqual(numbers.map((_, index) => index + 1));
+    await foreign.isUntouched();
+    await remove('kept');
+    await remove('ending');
+  });
+
+  it('leaves what belongs to others when agents are put away', async () => {
+    await create('last', { image: 'busybox:1', command: ['sleep', '1000'], replicas: 2 });
+    await cluster.agent('agent-1').kill('SIGTERM'); // ends its containers: --stop-workloads-on-exit
+    await cluster.agent('agent-2').kill('SIGTERM');
+    expect((await own.footprint()).filter((line) => line.startsWith('sandbox'))).toEqual([`sandbox ${foreign.sandboxId}`]);
+    for (const name of ['agent-1', 'agent-2']) {
+      const args = [bundleOf('agent'), 'reset', '--data-dir', join(cluster.directory, name)];
+      expect(await runToEnd(process.execPath, args)).toMatchObject({ code: 0 });
+    }
+    await foreign.isUntouched();
+  });
+
+  /** The numbers in a container's log until there are so many, followed by way of the coordinator. */
+  async function numbersOf(containerId: string, count: number): Promise<readonly number[]> {
+    const ending = new AbortController();
+    const numbers: number[] = [];
+    for await (const { line, sequence } of cluster.agentClient.streamLogs(
+      { containerId, follow: true },
+      { signal: ending.signal },
+    )) {
+      if (sequence > 0n) numbers.push(Number(line));
+      if (numbers.length === count) break;
+    }
+    ending.abort();
+    return numbers;
+  }
+});
+
+/** What must not change for a container to be still the same. */
+function identity({ status }: Workload): unknown {
+  return status!.replicas.map(({ id, nodeId, containerId, restarts }) => ({ id, nodeId, containerId, restarts }));
+}
+
+/** What the agents keep, file by file. */
+function filesOf({ directory, agents }: RealCluster): readonly string[] {
+  // Its code does not count: what it looks at may be removed meanwhile.
+  const { stdout } = spawnSync('find', [...agents.keys()], { cwd: directory, encoding: 'utf8' });
+  return stdout.trim().split('\n');
+}
+
+/** Lets a counter end, and waits until it has: also while nobody looks after it. */
+async function end(pid: number): Promise<void> {
+  writeFileSync(`/proc/${pid}/root/tmp/end`, '');
+  while (existsSync(`/proc/${pid}`)) await new Promise((resolve) => setImmediate(resolve));
+}

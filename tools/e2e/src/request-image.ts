@@ -1,0 +1,48 @@
+import { cpSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { runToEnd } from './processes.js';
+import { REQUEST_APP_FILE } from './rollout-tools.js';
+
+/** What workloads call it; it comes from the registry that stands in for docker.io. */
+export const REQUEST_IMAGE = 'cloudless/request-app:1';
+const NODE = '/usr/bin/node';
+const APP = '/app/request-app.mjs';
+
+/** Makes an image of the server of tests under load, with the Node that runs this test, and puts it into a registry. */
+export async function pushRequestImage(registry: string): Promise<void> {
+  const home = mkdtempSync(join(tmpdir(), 'cloudless-image-'));
+  try {
+    const root = join(home, 'root');
+    for (const library of await librariesOf(process.execPath)) put(library, join(root, library));
+    put(process.execPath, join(root, NODE));
+    put(REQUEST_APP_FILE, join(root, APP));
+    const [layout, image] = [join(home, 'layout'), join(home, 'layout:app')];
+    await run('umoci', 'init', '--layout', layout);
+    await run('umoci', 'new', '--image', image);
+    await run('umoci', 'insert', '--image', image, root, '/');
+    // No shell between: the server is the first process of its container, and hears SIGTERM itself.
+    await run('umoci', 'config', '--image', image, '--config.entrypoint', NODE, '--config.entrypoint', APP);
+    const flags = ['--insecure-policy', 'copy', '-q', '--dest-tls-verify=false'];
+    await run('skopeo', ...flags, `oci:${image}`, `docker://${registry}/${REQUEST_IMAGE}`);
+  } finally {
+    rmSync(home, { recursive: true, force: true });
+  }
+}
+
+/** The shared libraries of a program and its loader, by the paths at which it looks for them. */
+async function librariesOf(program: string): Promise<readonly string[]> {
+  const listed = await run('ldd', program);
+  return [...listed.matchAll(/(?:=> |^\s+)(?<path>\/\S+) \(0x/gm)].flatMap(({ groups }) => groups?.['path'] ?? []);
+}
+
+function put(from: string, to: string): void {
+  mkdirSync(dirname(to), { recursive: true });
+  cpSync(from, to, { dereference: true });
+}
+
+async function run(command: string, ...args: readonly string[]): Promise<string> {
+  const { code, stdout, stderr } = await runToEnd(command, args);
+  if (code !== 0) throw new Error(`${[command, ...args].join(' ')}: ${stderr || stdout}`);
+  return stdout;
+}

@@ -1,0 +1,64 @@
+import { createRequire } from 'node:module';
+import type { RealCluster } from './cluster.js';
+import { bundleOf, repository } from './processes.js';
+
+/** What the terminal library offers, as far as it is used here. */
+interface Pty {
+  readonly pid: number;
+  onData(listener: (text: string) => void): unknown;
+  onExit(listener: (end: { readonly exitCode: number; readonly signal?: number }) => void): unknown;
+  write(text: string): void;
+  resize(columns: number, rows: number): void;
+  kill(signal: string): void;
+}
+const { spawn } = createRequire(import.meta.url)('@lydell/node-pty') as {
+  readonly spawn: (file: string, args: readonly string[], options: object) => Pty;
+};
+
+/** A cloudlessctl that somebody has open in a terminal. */
+export class Terminal {
+  /** All that was on the screen. */
+  text = '';
+  readonly exited: Promise<number>;
+  private readonly waiting = new Set<() => void>();
+
+  private constructor(private readonly pty: Pty) {
+    pty.onData((text) => {
+      this.text += text;
+      this.wake();
+    });
+    this.exited = new Promise((resolve) => pty.onExit(({ exitCode }) => resolve(exitCode)));
+  }
+
+  static open(
+    cluster: RealCluster,
+    args: readonly string[],
+    size: { readonly columns: number; readonly rows: number },
+  ): Terminal {
+    const env = { ...process.env, ...cluster.ctlEnv };
+    const options = { cwd: repository, env, cols: size.columns, rows: size.rows };
+    return new Terminal(spawn(process.execPath, [bundleOf('cloudlessctl'), ...args], options));
+  }
+
+  type(text: string): void {
+    this.pty.write(text);
+  }
+
+  resize(columns: number, rows: number): void {
+    this.pty.resize(columns, rows);
+  }
+
+  kill(signal: NodeJS.Signals): void {
+    this.pty.kill(signal);
+  }
+
+  /** Waits until the screen shows it. */
+  async shows(what: RegExp): Promise<void> {
+    while (!what.test(this.text)) await new Promise<void>((resolve) => this.waiting.add(resolve));
+  }
+
+  private wake(): void {
+    for (const resolve of this.waiting) resolve();
+    this.waiting.clear();
+  }
+}

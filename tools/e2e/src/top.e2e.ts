@@ -1,0 +1,116 @@
+import { ContainerStats_Source as Source, createAgentClient, type ContainerStats, type ContainerUse } from '@cloudless/api';
+import { createGrpcTransport } from '@connectrpc/connect-node';
+import { QUICK, RealCluster } from './cluster.js';
+
+/** Computes for ever, in a child of the main process. */
+const BUSY = ['sh', '-c', '(while :; do :; done) & wait'];
+const resources = { requests: { cpuMillis: 70, memoryBytes: 1_048_576n } };
+
+let cluster: RealCluster;
+let agentUrl = '';
+beforeAll(async () => {
+  cluster = await RealCluster.start([]);
+  agentUrl = `http://${await cluster.startAgent('agent-1', 'zone-a', ['--ops-listen', '127.0.0.1:0'])}`;
+  await cluster.startAgent('agent-2', 'zone-b');
+  const placed = (zone: string) => ({ ...QUICK, resources, placement: { zones: [zone] } });
+  await cluster.client.createWorkload({ name: 'busy', spec: { ...placed('zone-a'), command: BUSY } });
+  await cluster.client.createWorkload({ name: 'idle', spec: { ...placed('zone-b'), command: ['sleep', '1000'] } });
+  await Promise.all([cluster.settled('busy'), cluster.settled('idle')]);
+});
+afterAll(() => cluster.stop());
+
+const replicaOf = async (name: string): Promise<string> =>
+  (await cluster.client.getWorkload({ name })).status?.replicas[0]?.id ?? '';
+const nanosOf = (stats: ContainerStats): bigint => stats.cpu?.cpuUsageNanos ?? 0n;
+
+/** Asks until there are rates of every container. */
+async function rated(): Promise<readonly ContainerUse[]> {
+  for (;;) {
+    const { containers } = await cluster.agentClient.listContainerStats({});
+    if (containers.length === 2 && containers.every(({ cpuMillis }) => cpuMillis !== undefined)) return containers;
+  }
+}
+
+describe('what replicas use, with processes', () => {
+  it('is read anew by the coordinator and by the agent itself', async () => {
+    const replicaId = await replicaOf('busy');
+    const first = await cluster.agentClient.getContainerStats({ replicaId });
+    expect(first).toMatchObject({
+      namespace: 'default',
+      workload: 'busy',
+      nodeId: 'agent-1',
+      source: Source.PROCESSES,
+      problems: [],
+    });
+    expect(first.memory?.memoryUsageBytes).toBeGreaterThan(0n);
+    let last = first;
+    while (nanosOf(last) < nanosOf(first) + 50_000_000n) last = await cluster.agentClient.getContainerStats({ replicaId });
+    expect(last.pids?.pidsCurrent).toBe(2n); // the shell, and its child that computes
+    const agent = createAgentClient(createGrpcTransport({ baseUrl: agentUrl }));
+    const { containerId } = last;
+    expect(nanosOf(await agent.getContainerStats({ containerId: containerId.slice(0, 12) }))).toBeGreaterThanOrEqual(
+      nanosOf(last),
+    );
+    await expect(agent.getContainerStats({ replicaId: await replicaOf('idle') })).rejects.toThrow(/not on node agent-1/);
+  });
+
+  it('is told of all nodes as rates, beside what they reserve', async () => {
+    const [busy, idle] = await rated();
+    expect(busy).toMatchObject({ workload: 'busy', nodeId: 'agent-1', cpuRequestMillis: 70n, memoryRequestBytes: 1_048_576n });
+    expect(idle).toMatchObject({ workload: 'idle', nodeId: 'agent-2', pidsCurrent: 1n });
+    expect(busy!.cpuMillis).toBeGreaterThan(idle!.cpuMillis!);
+    expect(busy!.cpuMillis).toBeLessThan(1_200n); // one thread
+  });
+
+  it('is shown by cloudlessctl top, the busiest first', async () => {
+    await rated();
+    const replicas = await cluster.ctl('top', 'replica');
+    expect(replicas).toMatchObject({ code: 0, stderr: '' });
+    expect(replicas.stdout).toMatch(
+      /^NAMESPACE.*\ndefault +busy +\S+ +agent-1 +\d\S* +70m\/- .*\ndefault +idle +\S+ +agent-2 +\d/,
+    );
+    expect((await cluster.ctl('top', 'workload', 'busy')).stdout).toMatch(/\ndefault +busy +1\/1 +\d\S* +70m\/- /);
+    const nodes = await cluster.ctl('top', 'node');
+    expect(nodes).toMatchObject({ code: 0, stderr: '' });
+    expect(nodes.stdout).toMatch(/^NAME +CPU +CPU% [^]*agent-1 [^]*$/);
+    expect(await cluster.ctl('top', 'workload', 'none')).toMatchObject({ code: 3 });
+  });
+
+  it('is in the metrics of the agent, as long as the container runs', async () => {
+    await rated();
+    const opsUrl = String((await cluster.agent('agent-1').logged('agent ready'))['opsUrl']);
+    const lines = async (): Promise<readonly string[]> =>
+      (await (await fetch(`${opsUrl}/metrics`)).text()).split('\n').filter((line) => line.startsWith('cloudless_container_'));
+    const shown = await lines();
+    const { id, containerId } = (await cluster.client.getWorkload({ name: 'busy' })).status!.replicas[0]!;
+    const labels = `{namespace="default",workload="busy",replica="${id}",container="${containerId}"}`;
+    const valueOf = (name: string): number =>
+      Number(shown.find((line) => line.startsWith(`cloudless_container_${name}{`))?.split('} ')[1]);
+    expect(shown.every((line) => line.includes(labels))).toBe(true);
+    expect(valueOf('cpu_seconds_total')).toBeGreaterThan(0);
+    expect(valueOf('memory_working_set_bytes')).toBeGreaterThan(0);
+    expect(valueOf('pids')).toBe(2);
+    await cluster.client.deleteWorkload({ name: 'busy' });
+    await cluster.gone('busy');
+    while ((await lines()).length > 0);
+  });
+
+  it('names a node that does not tell, and shows the others', async () => {
+    await cluster.client.createWorkload({
+      name: 'still',
+      spec: { ...QUICK, placement: { zones: ['zone-a'] }, command: ['sleep', '1000'] },
+    });
+    await cluster.settled('still');
+    const { pid } = cluster.agent('agent-2');
+    process.kill(pid, 'SIGSTOP');
+    try {
+      const { containers, silentNodes } = await cluster.agentClient.listContainerStats({});
+      expect(containers.map(({ workload }) => workload)).toEqual(['still']);
+      expect(silentNodes).toMatchObject([
+        { nodeId: 'agent-2', reason: expect.stringMatching(/^no answer within 3 s$|not connected/) },
+      ]);
+    } finally {
+      process.kill(pid, 'SIGCONT');
+    }
+  });
+});
