@@ -108,7 +108,10 @@ async function detect(
   });
   if (detected.kind === 'found') return detected;
   if (socketPath !== undefined && socketPath === used) {
-    log.warn('container runtime is awaited, as this node may have containers there', { socketPath, reason: detected.why });
+    log.warn('container runtime is awaited, as this node may have containers there', {
+      ...{ socketPath, reason: detected.why },
+      remedy: 'start it; or begin without its containers by --runtime process',
+    });
     return { kind: 'awaited', socketPath };
   }
   if (runtime === 'cri') throw containersMissing(detected.why);
@@ -141,7 +144,7 @@ function lateContainers(
     capabilities: probe?.capabilities ?? [],
     open: (cluster) => {
       const owner = { cluster, node: name };
-      const options = { maxPids: config.maxPids, ...permissions(config) };
+      const options = { maxPids: config.maxPids, processPorts: config.portRange, ...permissions(config) };
       return openContainers({ socketPath, owner }, dataDir, log.child({ component: 'containers' }), options);
     },
   });
@@ -152,7 +155,7 @@ export function openContainers(
   { socketPath, owner }: ContainerMemory,
   dataDir: string,
   log: Log,
-  options: Pick<CriRuntimeOptions, 'maxPids' | 'allowPrivileged' | 'allowedHostPaths'> = {},
+  options: Pick<CriRuntimeOptions, 'maxPids' | 'processPorts' | 'allowPrivileged' | 'allowedHostPaths'> = {},
 ): Promise<CriRuntime> {
   return openCriRuntime({
     socketPath,

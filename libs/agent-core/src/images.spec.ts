@@ -1,7 +1,8 @@
 import { CloudlessError, type Clock } from '@cloudless/base';
 import { settle } from '@cloudless/base/testing';
 import { durationMs } from '@bufbuild/protobuf/wkt';
-import { ImagePull_Policy, ImagePullStatus_Phase } from '@cloudless/api';
+import { ImagePull_Policy, ImagePullStatus_Phase, RestartPolicy_Policy } from '@cloudless/api';
+import type { ContainerRequest } from '@cloudless/runtime';
 import { createFakeRuntime } from '@cloudless/runtime/testing';
 import { aForgetOrder, aStartOrder, aStopOrder, AgentWorld } from './testing/index.js';
 
@@ -191,4 +192,104 @@ describe('a start after its image', () => {
     await stopNow(world);
     expect([stopped.length, world.seen()?.phase]).toEqual([1, 'STOPPED']);
   });
+
+  it('that had no answer, and whose image cannot be had now, does not run beside another one', async () => {
+    const world = await begin();
+    const ALWAYS = { imagePull: { policy: ImagePull_Policy.ALWAYS } };
+    world.machine.images.set(IMAGE);
+    const late = loseAnswer(world);
+    await order(world, 'web-1', ALWAYS);
+    world.machine.images.set(IMAGE, { failure: new CloudlessError('precondition', 'no such registry') });
+    await world.clock.advance(500);
+    expect(world.seen()?.reason).toContain('no such registry');
+    world.machine.images.set(IMAGE);
+    await late();
+    await world.clock.advance(1_000);
+    expect(world.seen()).toMatchObject({ phase: 'RUNNING', ready: true });
+    expect([running(world).length, world.machine.startCount]).toEqual([1, 1]);
+  });
+
+  it('that had no answer and runs by now is not prepared or asked for again', async () => {
+    const world = await begin();
+    world.machine.images.set(IMAGE);
+    const late = loseAnswer(world);
+    await order(world, 'web-1', { imagePull: { policy: ImagePull_Policy.ALWAYS } });
+    world.machine.images.set(IMAGE, { pullMs: PULL_MS });
+    await world.clock.advance(500);
+    expect(world.seen()?.reason).toContain('pulling');
+    world.machine.images.set(IMAGE);
+    await late();
+    expect(world.seen()).toMatchObject({ phase: 'RUNNING' });
+    let asked = 0;
+    world.runtime.start = () => Promise.reject(new CloudlessError('internal', `asked ${(asked += 1)} times`));
+    await world.clock.advance(2 * PULL_MS);
+    expect([asked, running(world).length]).toEqual([0, 1]);
+  });
+
+  it('that had no answer, and is never tried again, leaves nothing that runs', async () => {
+    const world = await begin();
+    world.machine.images.set(IMAGE);
+    const late = loseAnswer(world);
+    const restart = { policy: RestartPolicy_Policy.NEVER };
+    await order(world, 'web-1', { imagePull: { policy: ImagePull_Policy.ALWAYS }, restart });
+    world.machine.images.set(IMAGE, { failure: new CloudlessError('precondition', 'no such registry') });
+    await world.clock.advance(500);
+    expect(world.seen()).toMatchObject({ phase: 'FAILED' });
+    world.machine.images.set(IMAGE);
+    await late();
+    await world.clock.advance(1_000);
+    expect(running(world)).toEqual([]);
+  });
+
+  it('that runs after its replica was forgotten is told to the coordinator, which ends it', async () => {
+    const world = await begin();
+    const late = loseAnswer(world);
+    await order(world, 'web-1', { image: 'there:1' });
+    await stopNow(world);
+    world.coordinator.order(aForgetOrder());
+    await settle();
+    expect(world.report()).toMatchObject({ forgotten: true });
+    await late();
+    expect(world.report()).toMatchObject({ forgotten: false, containerId: running(world)[0] });
+    world.coordinator.order(aForgetOrder());
+    await world.clock.advance(60_000);
+    expect(world.machine.statuses()).toEqual([]);
+  });
+
+  it('of an agent that was killed does not run beside that of the next agent', async () => {
+    const world = await begin();
+    world.machine.images.set(IMAGE);
+    let request: ContainerRequest | undefined;
+    world.runtime.start = (given) => {
+      request = given;
+      return new Promise(() => undefined);
+    };
+    await order(world);
+    await world.restart();
+    await world.clock.advance(1_000);
+    const [current] = running(world);
+    if (request === undefined || current === undefined) throw new Error('nothing was started');
+    await world.runtime.start(request);
+    await world.clock.advance(1_000);
+    expect(running(world)).toEqual([current]);
+    expect(world.machine.statuses().map(({ containerId }) => containerId)).toEqual([current]);
+  });
 });
+
+/** The next start has no answer, and begins only when what is returned is called. */
+function loseAnswer(world: AgentWorld): () => Promise<void> {
+  const start = world.runtime.start.bind(world.runtime);
+  let late: () => Promise<unknown> = () => Promise.resolve();
+  world.runtime.start = (request) => {
+    world.runtime.start = start;
+    late = () => start(request);
+    return Promise.reject(new CloudlessError('unavailable', 'no answer'));
+  };
+  return async () => {
+    await late();
+    await settle();
+  };
+}
+
+const running = (world: AgentWorld): readonly string[] =>
+  world.machine.statuses().flatMap(({ phase, containerId }) => (phase === 'running' ? [containerId] : []));

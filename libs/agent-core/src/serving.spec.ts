@@ -11,6 +11,7 @@ import {
   type LogEntry,
 } from '@cloudless/api';
 import { behaviourCommand } from '@cloudless/runtime/testing';
+import { CONTAINER_LABELS } from './replica/container-labels.js';
 import { aStartOrder, aStopOrder, AgentWorld } from './testing/index.js';
 
 async function aWorld(...replicaIds: readonly string[]): Promise<AgentWorld> {
@@ -255,7 +256,7 @@ describe('the state of a container', () => {
     const twin = toContainerId(`${idOf(world).slice(0, 20)}${'0'.repeat(44)}`);
     await world.runtime.start({
       containerId: twin,
-      labels: known?.labels ?? {},
+      labels: { ...known?.labels, [CONTAINER_LABELS.replica]: 'web-2' },
       command: ['server'],
       args: [],
       env: {},

@@ -140,6 +140,16 @@ describe('statistics of all containers', () => {
     expect(response.silentNodes).toMatchObject([{ nodeId: 'a', reason: 'node "a" is not connected' }]);
   });
 
+  it('takes no word of a node about what another one runs', async () => {
+    const lying: Answer = async function* () {
+      const containers = ['web-1', 'web-2'].map((replicaId) => create(ContainerUseSchema, { replicaId, nodeId: 'a' }));
+      const value = create(ListContainerStatsResponseSchema, { containers });
+      yield create(TunnelFrameSchema, { frame: { case: 'statsList', value } });
+    };
+    const response = await new World(replicas, { b: lying }).list();
+    expect(shown(response)).toEqual(['a/db-1', 'a/web-1', 'b/web-2']);
+  });
+
   it('waits three seconds for a node that says nothing', async () => {
     const world = new World(replicas, { a: mute });
     let done: ListContainerStatsResponse | undefined;

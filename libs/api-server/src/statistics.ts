@@ -56,14 +56,16 @@ export class StatisticsHandlers {
     const replicas = this.runningReplicas(request).sort((a, b) => (keyOf(a) < keyOf(b) ? -1 : 1));
     const filter = ['container stats', namespace, name, nodeId];
     const page = pageOf(replicas, keyOf, request, { filter });
-    const wanted = new Set(page.items.map(({ id }) => id));
+    const nodeOf = new Map(page.items.map((replica) => [replica.id, replica.nodeId]));
     const nodeIds = [...new Set(page.items.map((replica) => replica.nodeId))];
     const asked = Object.assign(clone(ListContainerStatsRequestSchema, request), { nodeId: '', pageSize: 0, pageToken: '' });
     const containers: ContainerUse[] = [];
     const silentNodes: SilentNode[] = [];
     await inParallel(PARALLEL_NODES, nodeIds, async (id) => {
       try {
-        containers.push(...(await this.askNode(id, asked, signal)).filter(({ replicaId }) => wanted.has(replicaId)));
+        const told = await this.askNode(id, asked, signal);
+        const own = told.filter(({ replicaId }) => nodeOf.get(replicaId) === id); // no word about what others run
+        containers.push(...own.map((use) => Object.assign(use, { nodeId: id })));
       } catch (reason) {
         if (signal.aborted) throw reason;
         silentNodes.push(create(SilentNodeSchema, { nodeId: id, reason: reasonOf(reason) }));

@@ -1,6 +1,7 @@
 import path from 'node:path';
 import { CloudlessError, type Clock, type Log } from '@cloudless/base';
 import type { CriClient } from './client/cri-client.js';
+import type { PortRange } from './containers/host-ports.js';
 import type { Owner } from './containers/labels.js';
 import { ImageCollector } from './images/image-collector.js';
 import { ImageLedger } from './images/image-ledger.js';
@@ -29,6 +30,8 @@ export interface CriRuntimeOptions extends Permissions {
   readonly guardedPaths?: readonly string[];
   /** Processes and threads of a container whose request sets no limit. Default 4096. */
   readonly maxPids?: number;
+  /** Ports of the machine that are given to processes: none of them is led into a container. Default none. */
+  readonly processPorts?: PortRange;
   /** Sandboxes without a container are removed once they are this old. Default 60 s. */
   readonly orphanAgeMs?: number;
   /**
@@ -92,6 +95,13 @@ export function toCollector(client: CriClient, options: CriRuntimeOptions): Imag
 export function toVolumeStore(options: CriRuntimeOptions): VolumeStore {
   const { socketPath, logDirectory, allowedHostPaths: allowed = [], guardedPaths = [], clock } = options;
   const directory = options.volumeDirectory ?? path.join(path.dirname(logDirectory), 'volumes');
-  const guarded = [socketPath, logDirectory, directory, options.imageDirectory ?? IMAGE_DIRECTORY, ...guardedPaths];
+  const guarded = [
+    socketPath,
+    `${socketPath}.ttrpc`,
+    logDirectory,
+    directory,
+    options.imageDirectory ?? IMAGE_DIRECTORY,
+    ...guardedPaths,
+  ];
   return new VolumeStore(directory, { allowed, guarded }, () => clock.wallTime());
 }

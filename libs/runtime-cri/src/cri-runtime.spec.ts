@@ -1,4 +1,4 @@
-import { existsSync } from 'node:fs';
+import { existsSync, readdirSync, renameSync } from 'node:fs';
 import path from 'node:path';
 import { create } from '@bufbuild/protobuf';
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
@@ -158,7 +158,7 @@ describe('what a runtime is asked for', () => {
   it.each([
     { text: 'exec: "nope": executable file not found in $PATH: unknown', kind: 'invalid' },
     { text: 'write /x: no space left on device', kind: 'exhausted' },
-    { text: 'something else', kind: 'internal' },
+    { text: 'failed to setup network for sandbox', kind: 'precondition' },
   ])('a failed start leaves no trace: $text', async ({ text, kind }) => {
     server.overrides.startContainer = () => {
       throw new ConnectError(text, Code.Unknown);
@@ -361,6 +361,35 @@ describe('the life of one container among many', () => {
     await runtime.start(request);
     server.containers.clear();
     await expect(runtime.stop(ID, 0)).resolves.toMatchObject({ phase: 'exited', exitCode: -1 });
+  });
+});
+
+describe('the log of a container that runs', () => {
+  const entries = (count: number): string => '2026-01-01T00:00:00.000000001Z stdout F hello\n'.repeat(count);
+  const rotations = async (count: number): Promise<void> => {
+    while (server.calls.filter((name) => name === 'reopenContainerLog').length < count) await sleep(realClock, 1);
+  };
+
+  it('is rotated each time that it has grown', async () => {
+    const runtime = await open({ logCheckMs: 1, logFileBytes: 100 });
+    await runtime.start(request);
+    for (const round of [1, 2]) {
+      server.writeLog(server.only, entries(3));
+      await rotations(round);
+      while (readdirSync(path.join(server.logDirectory, ID)).some((name) => name.endsWith('.closing'))) await sleep(realClock, 1);
+    }
+    expect(readdirSync(path.join(server.logDirectory, ID))).toHaveLength(3);
+  });
+
+  it('is rotated to the end after a crash, however small the new file is', async () => {
+    const runtime = await open({ logCheckMs: 60_000 });
+    await runtime.start(request);
+    server.writeLog(server.only, entries(1));
+    const directory = path.join(server.logDirectory, ID);
+    renameSync(path.join(directory, '0.log'), path.join(directory, `${'1'.padStart(20, '0')}.closing`));
+    server.writeLog(server.only, '');
+    await open({ logCheckMs: 1 });
+    await rotations(1);
   });
 });
 

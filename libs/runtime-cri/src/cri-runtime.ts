@@ -2,7 +2,7 @@ import { mkdirSync } from 'node:fs';
 import { rm, rmdir } from 'node:fs/promises';
 import { uptime } from 'node:os';
 import path from 'node:path';
-import { CloudlessError, type ContainerId, type StopSignal } from '@cloudless/base';
+import { CloudlessError, errorFields, sleep, type ContainerId, type StopSignal } from '@cloudless/base';
 import type {
   ContainerEvent,
   ContainerLease,
@@ -39,6 +39,7 @@ const DEFAULT_MAX_PIDS = 4_096;
 const DEFAULT_LOG_FILE_BYTES = 10 * 1024 * 1024;
 const UPKEEP_MS = 60_000;
 const SHUTDOWN_MS = 60_000;
+const FIRST_SWEEP_MS = 5_000;
 /** Below the folder for logs. */
 const COMMANDS = 'commands';
 
@@ -99,10 +100,10 @@ class OpenCriRuntime implements CriRuntime {
     this.collector = toCollector(client, options);
     const images = (this.images = new Images({ client, clock, record: () => this.collector.record() }));
     const volumes = (this.volumes = new GroupVolumes({ store: toVolumeStore(options), inventory, log }));
-    const { maxPids = DEFAULT_MAX_PIDS } = options;
+    const { maxPids = DEFAULT_MAX_PIDS, processPorts } = options;
     const capabilities = (): readonly string[] => this.known.names();
     this.starter = new Starter({
-      ...{ client, inventory, sandboxes, images, volumes, owner, capabilities, maxPids, logDirectoryOf, log },
+      ...{ client, inventory, sandboxes, images, volumes, owner, capabilities, maxPids, processPorts, logDirectoryOf, log },
     });
     this.stopper = new Stopper(client, inventory, clock);
     const watcher = (this.watcher = new Watcher(client, inventory, clock, log));
@@ -115,7 +116,7 @@ class OpenCriRuntime implements CriRuntime {
     await this.client.version();
     await this.known.load();
     await this.inventory.look();
-    await this.sweep();
+    await this.firstSweep();
     void this.records.endAll().then((count) => {
       if (count > 0) this.options.log.info('commands of callers that have gone were ended', { count });
     });
@@ -215,6 +216,19 @@ class OpenCriRuntime implements CriRuntime {
 
   private logDirectoryOf(containerId: ContainerId): string {
     return path.join(this.options.logDirectory, containerId);
+  }
+
+  /** Remains that cannot be removed, as when networks are stuck, must not keep what runs without its agent. */
+  private async firstSweep(): Promise<void> {
+    const { clock, log } = this.options;
+    const limit = new AbortController();
+    const sweep = this.sweep().finally(() => limit.abort());
+    const late = sleep(clock, FIRST_SWEEP_MS, limit.signal).then(
+      () => log.warn('remains of earlier containers are still being removed'),
+      () => undefined,
+    );
+    await Promise.race([sweep, late]);
+    sweep.catch((reason: unknown) => log.warn('sweep failed', errorFields(reason)));
   }
 
   private async sweep(): Promise<void> {

@@ -6,6 +6,8 @@ import { networkInterfaces } from 'node:os';
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import { sleep } from '@cloudless/base';
 import type { ContainerRequest, ContainerStatus } from '@cloudless/runtime';
+import { CriClient } from './client/index.js';
+import { PodSandboxState } from './gen/runtime/v1/api_pb.js';
 import { execIn, requestOf } from './testing/real-commands.js';
 import { openRealCriMachine, WHY_NOT, type RealCriMachine } from './testing/real-cri-machine.js';
 import { realClock } from './testing/system.js';
@@ -149,6 +151,31 @@ describeReal(`networks of real containers${WHY_NOT === undefined ? '' : ` (${WHY
     const status = await start('sleep 3600', { network });
     expect(await sh(status, 'hostname; cat /etc/hostname')).toBe('shop-1\nshop-1');
     expect(await sh(status, 'grep nameserver /etc/resolv.conf')).toBe('nameserver 192.0.2.1\nnameserver 2001:db8::1');
+  });
+
+  it('is given back some time after the end of a container, which stays with its exit code and its lines', async () => {
+    await machine.dispose();
+    machine = await openRealCriMachine({ orphanAgeMs: 0 });
+    const { containerId } = await start('echo last; exit 3', {});
+    await machine.runtime.stop(containerId, 5_000);
+    const client = new CriClient({ socketPath: machine.options.socketPath, clock: realClock });
+    const states = async (): Promise<readonly PodSandboxState[]> => {
+      const filter = { labelSelector: { 'io.cloudless.container-id': containerId } };
+      return (await client.quick('ListPodSandbox', (calls) => calls.listPodSandbox({ filter }))).items.map(({ state }) => state);
+    };
+    expect(await states()).toEqual([PodSandboxState.SANDBOX_READY]);
+    await machine.reopen();
+    expect(await states()).toEqual([PodSandboxState.SANDBOX_NOTREADY]);
+    const reopened = await machine.reopen();
+    expect(await reopened.list()).toMatchObject([{ containerId, phase: 'exited', exitCode: 3 }]);
+    const lines: string[] = [];
+    for await (const { text } of reopened.logs(containerId, { follow: false }, new AbortController().signal)) {
+      lines.push(Buffer.from(text).toString());
+    }
+    expect(lines).toEqual(['last']);
+    await reopened.remove(containerId);
+    expect(await states()).toEqual([]);
+    client.close();
   });
 });
 

@@ -138,10 +138,20 @@ export class NodeReplicas {
   /** The runtime said so. */
   observe({ kind, status }: ContainerEvent): void {
     const owner = this.ownerOf(status);
-    const runner = owner === undefined ? undefined : this.runners.get(owner.replicaId);
-    if (runner === undefined) return;
+    if (owner === undefined) return;
+    const runner = this.runners.get(owner.replicaId);
+    if (runner === undefined) {
+      if (status.phase === 'running') this.adoptLate(owner.replicaId, status);
+      return;
+    }
     if (kind === 'exited') runner.exited(status);
     else runner.running(status);
+  }
+
+  /** A start that nobody saw the end of may show when its replica is forgotten: the coordinator says what becomes of it. */
+  private adoptLate(replicaId: string, status: ContainerStatus): void {
+    this.adoptOrphans([status]);
+    this.tell((listener) => listener.changed(replicaId));
   }
 
   /** Ids of the containers that should run now. Taken before a list, so that none started meanwhile is missed in it. */

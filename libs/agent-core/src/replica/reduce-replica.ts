@@ -230,7 +230,15 @@ function onStartFailed(before: ReplicaState, event: Extract<ReplicaEvent, { kind
     };
   }
   const { reason, lastLines = [] } = event;
-  return ended(state, { kind: 'notStarted', reason, lastLines });
+  const failed = ended(state, { kind: 'notStarted', reason, lastLines });
+  return uncertain ? stillOpen(failed, containerId) : failed;
+}
+
+/** An earlier try may have made the container all the same: its id is tried again, or it is ended when none is. */
+function stillOpen({ state, effects }: Reduced, containerId: ContainerId): Reduced {
+  if (state.activity.kind === 'backingOff')
+    return { state: { ...state, activity: { kind: 'backingOff', containerId } }, effects };
+  return { state, effects: [{ kind: 'terminate', containerId, graceMs: 0 }, ...effects] };
 }
 
 /**

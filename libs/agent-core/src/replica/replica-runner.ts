@@ -173,9 +173,11 @@ export class ReplicaRunner {
 
   /** The runtime says that a container of this replica runs. */
   running(status: ContainerStatus): void {
-    const { activity } = this.state;
-    if ('containerId' in activity && activity.containerId === status.containerId) this.noteStart(status);
+    const { activity, ended } = this.state;
+    const isOwn = 'containerId' in activity && activity.containerId === status.containerId;
+    if (isOwn) this.noteStart(status);
     this.apply({ kind: 'started', status });
+    if (!isOwn && !ended.includes(status.containerId)) void this.endStray(status.containerId);
   }
 
   /** The runtime does not have the container that should run. */
@@ -224,6 +226,7 @@ export class ReplicaRunner {
   private dropStale(): void {
     const { kind } = this.state.activity;
     if (kind !== 'backingOff' && kind !== 'leaving') this.timer?.cancel();
+    if (kind !== 'starting') this.preparing?.leave();
     if (kind === 'running') return;
     this.readiness?.abort();
     this.probing?.abort();
@@ -318,10 +321,12 @@ export class ReplicaRunner {
   }
 
   private async start(containerId: ContainerId): Promise<void> {
-    if (this.isOver) return;
+    const { activity } = this.state;
+    if (this.isOver || activity.kind !== 'starting' || activity.containerId !== containerId) return; // it was heard of meanwhile
     const lease = this.lease.now();
     if (lease !== undefined && lease.leaseMs <= 0) return this.apply({ kind: 'outOfContact', containerId });
     this.lease.isGivenTo(containerId);
+    const wasTried = this.tried === containerId;
     this.tried = containerId;
     try {
       const containerPlan = { containerId, restarts: this.state.restarts, ...(lease === undefined ? {} : { lease }) };
@@ -330,9 +335,25 @@ export class ReplicaRunner {
       if (status.phase === 'exited') this.exited(status);
     } catch (reason) {
       this.log.warn('container not started', { containerId, ...errorFields(reason) });
-      const uncertain = isUncertain(reason);
-      const lastLines = uncertain ? [] : await readLastLines(containerId, this.deps, this.closing.signal);
-      this.apply({ kind: 'startFailed', containerId, reason: errorMessageOf(reason), uncertain, lastLines });
+      const unreachable = isUncertain(reason);
+      const uncertain = unreachable || wasTried; // an earlier try may have started it all the same
+      const lastLines = unreachable ? [] : await readLastLines(containerId, this.deps, this.closing.signal);
+      this.apply({ kind: 'startFailed', containerId, reason: errorMessageOf(reason), uncertain, unreachable, lastLines });
+    }
+  }
+
+  /** A container that a start without an answer, or an earlier agent, has made after all: another one stands for the replica by now. */
+  private async endStray(containerId: ContainerId): Promise<void> {
+    const { runtime } = this.deps;
+    while (!this.isOver) {
+      try {
+        await runtime.stop(containerId, 0);
+        return await runtime.remove(containerId);
+      } catch (reason) {
+        if (errorKindOf(reason) === 'notFound') return;
+        this.log.warn('container of a given up start not ended', { containerId, ...errorFields(reason) });
+      }
+      await this.pause();
     }
   }
 

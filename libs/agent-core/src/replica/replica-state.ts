@@ -130,7 +130,7 @@ export type ReplicaEvent =
       readonly reason: string;
       /** The container may run all the same. */
       readonly uncertain: boolean;
-      /** The runtime could not be asked, so this is no failure of the replica; always so when `uncertain`. */
+      /** The runtime could not be asked, so this is no failure of the replica. Default: as `uncertain`. */
       readonly unreachable?: boolean;
       /** The pull that it failed by. */
       readonly pull?: ImagePull;

@@ -139,6 +139,25 @@ describe('the sampler', () => {
     expect(world.warnings).toEqual([]);
   });
 
+  it('shows nothing of one that ends while it is being read', async () => {
+    const world = new World(status(1, { ownCgroup: true }));
+    const read = world.stats.readGroup.bind(world.stats);
+    let given: () => void = () => undefined;
+    const wait = new Promise<void>((resolve) => (given = resolve));
+    world.stats.readGroup = async (group) => {
+      const result = await read(group);
+      await wait;
+      return result;
+    };
+    await world.run();
+    world.become([]);
+    await world.sampler.containers();
+    given();
+    await world.clock.advance(3_000);
+    expect(world.figures).toEqual([]);
+    expect(world.meter.labelsOf('cloudless_container_cpu_seconds_total')).toEqual([]);
+  });
+
   it('begins anew with a new container of the same replica, and is never negative', async () => {
     const world = await new World(status(1)).run(12_000);
     const began = world.clock.now();

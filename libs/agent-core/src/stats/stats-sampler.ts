@@ -130,6 +130,7 @@ export class StatsSampler {
     const { owner, status, sample: before } = tracked.figures;
     try {
       const result = await read();
+      if (this.tracked.get(status.containerId) !== tracked) return; // gone meanwhile: nobody would take its series away again
       if (result === undefined) return this.forget(status.containerId); // it has just ended, as the next list will say
       const first = before === undefined;
       tracked.nextMs = first ? clock.now() + SECOND_SAMPLE_MS : nextSampleMs(clock.now(), tracked.phaseMs);

@@ -47,6 +47,22 @@ async function claim(
 }
 
 describe('ports of the machine', () => {
+  it('those that are given to processes are not led into a container; one in the network of the machine sees itself who listens', async () => {
+    const processPorts = { from: 20_000, to: 20_009 };
+    for (const port of [20_000, 20_009]) {
+      await expect(claim(wants(port), { processPorts })).rejects.toMatchObject({
+        kind: 'exhausted',
+        message: `host port ${port}/tcp is among those that this node gives to processes, 20000 to 20009: take another, or change --port-range of its agent`,
+      });
+      await claim(wants(port));
+    }
+    await claim(wants(19_999), { processPorts });
+    await claim(wants(20_010), { processPorts });
+    await claim(aRequest({ network: { hostNetwork: true }, ports: [{ name: 'p', port: 20_000, protocol: 'tcp' }] }), {
+      processPorts,
+    });
+  });
+
   it.each(['tcp', 'udp'] as const)('%s: one that another program has is not taken from it', async (protocol) => {
     const port = await listening(protocol);
     await expect(claim(wants(port, protocol))).rejects.toMatchObject({

@@ -6,28 +6,60 @@ import { hostPortsOf, type HostPort } from './config/network.js';
 import type { Known } from './inventory.js';
 import type { Sandboxes } from './sandboxes.js';
 
+/** What a running container of another agent on this machine has. */
+export interface ForeignPorts {
+  readonly containerId: string;
+  readonly ports: readonly HostPort[];
+}
+
+/** Ports of the machine, both ends included. */
+export interface PortRange {
+  readonly from: number;
+  readonly to: number;
+}
+
 /**
  * Sees to it that the ports of the machine that a container asks for are free. Networks do not: they lead a port to a container
  * although somebody else listens there.
- * @param others - What is here, and what is being started since before.
+ * @param others - What is here, what is being started since before, and the ports that are given to processes of this machine.
  * @throws kind `exhausted`, naming the port and who has it.
  */
 export async function claimHostPorts(
   request: ContainerRequest,
-  others: { readonly known: readonly Known[]; readonly starting: readonly ContainerRequest[] },
+  others: {
+    /** Asked for only when there is a port to be claimed. */
+    readonly foreign?: () => Promise<readonly ForeignPorts[]>;
+    readonly known: readonly Known[];
+    readonly starting: readonly ContainerRequest[];
+    readonly processPorts?: PortRange | undefined;
+  },
   sandboxes: Pick<Sandboxes, 'endNetwork'>,
 ): Promise<void> {
   const wanted = hostPortsOf(request);
   if (wanted.length === 0) return;
+  if (request.network?.hostNetwork !== true) refuseProcessPorts(wanted, others.processPorts);
   for (const other of others.starting) refuseTaken(wanted, hostPortsOf(other), other.containerId);
   for (const { status, memory, sandboxId } of others.known) {
     const taken = hostPortsOf({ ports: memory.ports, network: { hostNetwork: memory.hostNetwork === true } });
     if (status.phase === 'running') refuseTaken(wanted, taken, status.containerId);
     else if (overlap(wanted, taken) !== undefined && memory.hostNetwork !== true) await sandboxes.endNetwork(sandboxId);
   }
+  for (const { containerId, ports } of (await others.foreign?.()) ?? []) {
+    refuseTaken(wanted, ports, `${containerId} of another agent on this machine`);
+  }
   for (const port of wanted) {
     if (!(await isFree(port))) throw new CloudlessError('exhausted', `${nameOf(port)} of this node is in use by another program`);
   }
+}
+
+/** What leads into a container is not seen by who looks for a free port to listen at: a process there would get no connection. */
+function refuseProcessPorts(wanted: readonly HostPort[], range: PortRange | undefined): void {
+  const port = wanted.find((each) => range !== undefined && each.port >= range.from && each.port <= range.to);
+  if (range === undefined || port === undefined) return;
+  throw new CloudlessError(
+    'exhausted',
+    `${nameOf(port)} is among those that this node gives to processes, ${range.from} to ${range.to}: take another, or change --port-range of its agent`,
+  );
 }
 
 function refuseTaken(wanted: readonly HostPort[], taken: readonly HostPort[], containerId: string): void {

@@ -2,7 +2,9 @@ import { rm } from 'node:fs/promises';
 import { errorKindOf, type ContainerId } from '@cloudless/base';
 import type { CriClient } from '../client/cri-client.js';
 import { ContainerState, type Container, type PodSandbox } from '../gen/runtime/v1/api_pb.js';
-import { containerIdOf, isOwned, ownedAs, ownedBy, type Owner } from './labels.js';
+import { hostPortsOf } from './config/network.js';
+import type { ForeignPorts } from './host-ports.js';
+import { containerIdOf, fromAnnotations, isOwned, ownedAs, ownedBy, type Owner } from './labels.js';
 
 /** Our sandboxes, and the end of them with all that is in them. */
 export class Sandboxes {
@@ -27,6 +29,17 @@ export class Sandboxes {
   async unfinished(): Promise<readonly Container[]> {
     const unfinished = [ContainerState.CONTAINER_CREATED, ContainerState.CONTAINER_UNKNOWN];
     return (await this.listContainers(ownedBy(this.owner))).filter(({ state }) => unfinished.includes(state));
+  }
+
+  /** Ports of the machine that running containers of other agents have, of whatever cluster. They are only looked at. */
+  async foreignPorts(): Promise<readonly ForeignPorts[]> {
+    const { containers } = await this.client.quick('ListContainers', (calls, signal) => calls.listContainers({}, { signal }));
+    return containers
+      .filter(({ labels, state }) => state === ContainerState.CONTAINER_RUNNING && !isOwned(labels, this.owner))
+      .map(({ labels, annotations }) => {
+        const { ports, hostNetwork = false } = fromAnnotations(annotations);
+        return { containerId: containerIdOf(labels), ports: hostPortsOf({ ports, network: { hostNetwork } }) };
+      });
   }
 
   /** Ends a container that the runtime has lost; it is then an ended one. */

@@ -20,6 +20,15 @@ export function startFailure(reason: unknown): unknown {
   return meaning === undefined ? reason : new CloudlessError(meaning.kind, message, { cause: reason });
 }
 
+/**
+ * What a failure means after which nothing is left of a start: what the runtime had no code for is its refusal. As `internal`, which
+ * leaves open whether the container runs, it would be tried again at once for ever.
+ */
+export function refusalOf(reason: unknown): unknown {
+  if (!(reason instanceof CloudlessError) || reason.kind !== 'internal') return reason;
+  return new CloudlessError('precondition', reason.message, { cause: reason });
+}
+
 /** What runtimes say when there is a sandbox of this name. */
 const NAME_TAKEN = /is reserved for|already exists/i;
 

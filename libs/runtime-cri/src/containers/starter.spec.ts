@@ -6,7 +6,7 @@ import { silentLog, toContainerId } from '@cloudless/base';
 import { Code, ConnectError } from '@connectrpc/connect';
 import type { ContainerRequest, VolumeRequest } from '@cloudless/runtime';
 import { CriClient } from '../client/cri-client.js';
-import { PodSandboxConfigSchema } from '../gen/runtime/v1/api_pb.js';
+import { ContainerConfigSchema, ContainerState, PodSandboxConfigSchema } from '../gen/runtime/v1/api_pb.js';
 import { isUnified } from '../system/pids-limit.js';
 import { FakeCriServer } from '../testing/fake-cri-server.js';
 import { aRequest, EVERYTHING } from '../testing/requests.js';
@@ -15,7 +15,7 @@ import { GroupVolumes } from '../volumes/group-volumes.js';
 import { VolumeStore } from '../volumes/volume-store.js';
 import { Images } from './images.js';
 import { Inventory } from './inventory.js';
-import { ownedAs } from './labels.js';
+import { ownedAs, toAnnotations } from './labels.js';
 import { Sandboxes } from './sandboxes.js';
 import { Starter } from './starter.js';
 
@@ -141,6 +141,34 @@ describe('the sandbox of an earlier try', () => {
   });
 });
 
+describe('a port of the machine', () => {
+  const wanted = { ports: [{ name: 'http', port: 80, protocol: 'tcp', hostPort: 8_080 }] } as const;
+  const OTHER = toContainerId('cd'.repeat(32));
+  const addOther = (state: ContainerState): void => {
+    const labels = ownedAs({ cluster: 'c1', node: 'n2' }, OTHER);
+    const annotations = toAnnotations(aRequest({ ...wanted, containerId: OTHER }));
+    const config = create(ContainerConfigSchema, { labels, annotations });
+    const podSandboxId = server.addSandbox(create(PodSandboxConfigSchema, { labels }));
+    const rest = { createdAt: 0n, finishedAt: 0n, exitCode: 0, reason: '', pid: 0 };
+    server.containers.set('other', { id: 'other', podSandboxId, config, state, ...rest });
+  };
+
+  it('that a container of another agent has is not taken from it', async () => {
+    addOther(ContainerState.CONTAINER_RUNNING);
+    await expect(start(wanted)).rejects.toMatchObject({
+      kind: 'exhausted',
+      message: `host port 8080/tcp of this node is taken by container ${OTHER} of another agent on this machine`,
+    });
+    expect(server.calls).not.toContain('runPodSandbox');
+  });
+
+  it('that one had which has ended is free', async () => {
+    addOther(ContainerState.CONTAINER_EXITED);
+    await start(wanted);
+    expect(server.calls).not.toContain('stopPodSandbox'); // not ours to end
+  });
+});
+
 describe('a start that fails', () => {
   const failing = async (text: string, code = Code.Unknown): Promise<void> => {
     server.overrides.startContainer = () => {
@@ -152,8 +180,16 @@ describe('a start that fails', () => {
 
   it('leaves no empty directory', async () => {
     await failing('no');
-    await expect(start({ group: 'r', volumes: [scratch] })).rejects.toMatchObject({ kind: 'internal' });
+    await expect(start({ group: 'r', volumes: [scratch] })).rejects.toMatchObject({ kind: 'precondition', message: 'no' });
     expect(existsSync(emptyOf('r'))).toBe(false);
+  });
+
+  it('leaves open whether it runs when what it made cannot be removed', async () => {
+    server.overrides.removePodSandbox = () => {
+      throw new ConnectError('device is busy', Code.Unknown);
+    };
+    await failing('no');
+    await expect(start()).rejects.toMatchObject({ kind: 'internal' });
   });
 
   it('leaves it while nobody knows whether the container runs', async () => {

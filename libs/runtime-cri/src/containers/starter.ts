@@ -9,13 +9,13 @@ import type { GroupVolumes } from '../volumes/group-volumes.js';
 import type { PlannedMount } from '../volumes/mount-paths.js';
 import type { KernelLimits } from './config/resources.js';
 import { asksForUser, checkImageUser } from './config/security.js';
-import { claimHostPorts } from './host-ports.js';
+import { claimHostPorts, type PortRange } from './host-ports.js';
 import type { Images } from './images.js';
 import type { Inventory } from './inventory.js';
 import { groupOf, type Owner } from './labels.js';
 import { checkRequest, toContainerConfig, toSandboxConfig } from './request-config.js';
 import type { Sandboxes } from './sandboxes.js';
-import { IdInUseError, isNameTaken, startFailure } from './start-failure.js';
+import { IdInUseError, isNameTaken, refusalOf, startFailure } from './start-failure.js';
 import { pidOf } from './to-status.js';
 
 /** Needs of a {@link Starter}. */
@@ -29,6 +29,7 @@ export interface StarterOptions {
   readonly capabilities: () => readonly string[];
   /** Processes and threads of a container whose request sets no limit. */
   readonly maxPids: number;
+  readonly processPorts?: PortRange | undefined;
   readonly logDirectoryOf: (containerId: ContainerId) => string;
   readonly log: Log;
 }
@@ -84,14 +85,15 @@ export class Starter {
 
   /** All that may be refused without a sandbox. */
   private async prepare(request: ContainerRequest): Promise<Prepared> {
-    const { images, inventory, sandboxes, volumes } = this.options;
+    const { images, inventory, sandboxes, volumes, processPorts } = this.options;
     const { seccomp } = request.security ?? {};
     if (seccomp?.kind === 'localhost') await this.checkProfile(seccomp.reference);
     const imageRef = await images.resolve(request);
     if (asksForUser(request)) await this.checkUser(request, imageRef);
     const starting = [...this.starting.values()];
     const before = starting.slice(0, starting.indexOf(request)); // of two for one port the first gets it
-    await claimHostPorts(request, { known: inventory.all(), starting: before }, sandboxes);
+    const foreign = (): ReturnType<Sandboxes['foreignPorts']> => sandboxes.foreignPorts();
+    await claimHostPorts(request, { known: inventory.all(), starting: before, processPorts, foreign }, sandboxes);
     return { imageRef, mounts: await volumes.mountsFor(request) };
   }
 
@@ -102,7 +104,7 @@ export class Starter {
   }
 
   private async checkUser({ image = '' }: ContainerRequest, imageRef: string): Promise<void> {
-    const answer = await this.options.client.image('ImageStatus', (calls, signal) =>
+    const answer = await this.options.client.quickImage('ImageStatus', (calls, signal) =>
       calls.imageStatus({ image: { image: imageRef } }, { signal }),
     );
     checkImageUser(image, answer.image ?? {});
@@ -117,10 +119,13 @@ export class Starter {
       return await this.run(request, prepared, { podSandboxId, config });
     } catch (reason) {
       if (reason instanceof IdInUseError) throw reason;
-      await sandboxes.removeAllOf(containerId).catch((failure: unknown) => {
+      try {
+        await sandboxes.removeAllOf(containerId);
+      } catch (failure) {
         log.warn('failed start left a sandbox for the sweep', { containerId, ...errorFields(failure) });
-      });
-      throw reason;
+        throw reason;
+      }
+      throw refusalOf(reason);
     }
   }
 

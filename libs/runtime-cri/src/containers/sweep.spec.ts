@@ -1,4 +1,4 @@
-import { existsSync, mkdirSync } from 'node:fs';
+import { existsSync, mkdirSync, utimesSync } from 'node:fs';
 import path from 'node:path';
 import { create } from '@bufbuild/protobuf';
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
@@ -36,13 +36,33 @@ function labelsOf(digit: string, cluster = OWNER.cluster): Record<string, string
 }
 
 /** A sandbox, and a container in it, both as old as can be. */
-function add(digit: string, state: ContainerState | 'none', { cluster = OWNER.cluster, sandbox = true } = {}): void {
+function add(digit: string, state: ContainerState | 'none', { cluster = OWNER.cluster, sandbox = true, group = '' } = {}): void {
   const labels = labelsOf(digit, cluster);
   const podSandboxId = sandbox ? server.addSandbox(create(PodSandboxConfigSchema, { labels }), 0n) : 'gone';
   if (state === 'none') return;
-  const config = create(ContainerConfigSchema, { labels });
-  const rest = { finishedAt: 0n, exitCode: 0, reason: '', pid: 0 };
+  const annotations = { 'io.cloudless.memory': JSON.stringify({ labels: {}, ports: [], group }) };
+  const config = create(ContainerConfigSchema, { labels, annotations });
+  const rest = { finishedAt: 0n, exitCode: 0, reason: '', pid: state === CONTAINER_RUNNING ? process.pid : 0 };
   server.containers.set(digit, { id: digit, podSandboxId, config, state, createdAt: 0n, ...rest });
+}
+
+const nanosNow = (): bigint => BigInt(Date.now()) * 1_000_000n;
+
+/** The runtime tells nothing by this call. @returns Makes it tell again. */
+function mute(call: 'containerStatus' | 'podSandboxStatus'): () => void {
+  const failure = new ConnectError('failed to get container info', Code.Internal);
+  if (call === 'containerStatus') {
+    const failed = Promise.reject(failure);
+    failed.catch(() => undefined);
+    server.statusGiven.set('a', failed);
+    return () => server.statusGiven.delete('a');
+  }
+  let isMute = true;
+  server.overrides[call] = () => {
+    if (isMute) throw failure;
+    return { status: { network: { ip: '10.0.0.7' } } };
+  };
+  return () => void (isMute = false);
 }
 
 const left = (): readonly string[] => [
@@ -62,6 +82,59 @@ describe('what is swept', () => {
     add('f', state, { cluster: 'another', sandbox: false });
     await open();
     expect(left()).toEqual([...(state === 'none' ? [] : ['container f']), ...stays].sort());
+  });
+
+  it.each(['containerStatus', 'podSandboxStatus'] as const)(
+    'not one that runs and that the runtime tells nothing of for the moment, nor its volumes: no %s',
+    async (call) => {
+      add('a', CONTAINER_RUNNING, { group: 'web-1' });
+      const volumeDirectory = path.join(server.home, 'volumes');
+      const kept = path.join(volumeDirectory, 'empty', 'web-1', 'cache');
+      mkdirSync(kept, { recursive: true });
+      utimesSync(path.dirname(kept), 0, 0);
+      const tell = mute(call);
+      await server.away();
+      await server.listen(); // overrides hold from here on
+      const opened = await open({ volumeDirectory });
+      expect([left(), existsSync(kept)]).toEqual([['container a', 'sandbox a'], true]);
+      expect(await opened.list()).toMatchObject([{ containerId: idOf('a'), phase: 'running' }]);
+      tell();
+      expect(await opened.list()).toMatchObject([{ containerId: idOf('a'), phase: 'running', pid: process.pid, ip: '10.0.0.7' }]);
+    },
+  );
+
+  it('the network of one that has ended long ago, which holds an address: once; not of one that has just ended', async () => {
+    add('a', CONTAINER_EXITED);
+    add('b', CONTAINER_EXITED);
+    Object.assign(server.containers.get('b') ?? {}, { createdAt: nanosNow(), finishedAt: nanosNow() });
+    add('c', CONTAINER_RUNNING);
+    const ended: string[] = [];
+    server.overrides.stopPodSandbox = ({ podSandboxId }) => {
+      ended.push(server.sandboxes.get(podSandboxId)?.config.labels['io.cloudless.container-id']?.[0] ?? '');
+      return {};
+    };
+    await server.away();
+    await server.listen();
+    await open();
+    expect(ended).toEqual(['a']);
+    expect(left()).toHaveLength(6);
+  });
+
+  it('does not keep an agent waiting that wants to begin', async () => {
+    add('a', 'none');
+    const called = new Promise<void>((resolve) => {
+      server.overrides.stopPodSandbox = () => {
+        resolve();
+        return new Promise(() => undefined);
+      };
+    });
+    await server.away();
+    await server.listen();
+    const clock = new ManualClock();
+    const opened = open({ clock: { ...realClock, now: () => clock.now(), setTimer: clock.setTimer.bind(clock) } });
+    await called;
+    await clock.advance(5_000);
+    expect(await (await opened).list()).toEqual([]);
   });
 
   it('one that the runtime has lost is ended, and tells so', async () => {

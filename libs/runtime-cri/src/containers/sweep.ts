@@ -1,7 +1,7 @@
 import { readdir, rm, stat } from 'node:fs/promises';
 import path from 'node:path';
 import { errorFields, type ContainerId, type Log } from '@cloudless/base';
-import { ContainerState, type Container, type PodSandbox } from '../gen/runtime/v1/api_pb.js';
+import { ContainerState, PodSandboxState, type Container, type PodSandbox } from '../gen/runtime/v1/api_pb.js';
 import type { Inventory } from './inventory.js';
 import { containerIdOf } from './labels.js';
 import type { Sandboxes } from './sandboxes.js';
@@ -23,7 +23,8 @@ export interface SweepOptions {
 
 /**
  * Removes what an agent that was killed, or a call that failed half-way, has left: our sandboxes in any state without a
- * container that was started, such containers without a sandbox, and logs of neither. Ends what the runtime has lost.
+ * container that was started, such containers without a sandbox, and logs of neither. Ends what the runtime has lost, and the
+ * networks of containers that have ended long ago.
  */
 export async function sweep(options: SweepOptions): Promise<void> {
   const { inventory, sandboxes } = options;
@@ -32,6 +33,7 @@ export async function sweep(options: SweepOptions): Promise<void> {
   await inventory.look(); // after the lists: a container that is missing now was not there when they were made
   const orphans = new Set(before.filter((each) => isOrphan(each, options)).map(({ labels }) => containerIdOf(labels)));
   for (const containerId of orphans) await removeOrphan(containerId, options);
+  await endOldNetworks(options, before);
   await sweepLogs(options, new Set(before.map(({ labels }) => containerIdOf(labels))));
 }
 
@@ -48,6 +50,20 @@ async function removeOrphan(containerId: ContainerId, { sandboxes, log }: SweepO
     log.info('remains of a container that was never started removed', { containerId });
   } catch (reason) {
     log.warn('remains of a container that was never started not removed', { containerId, ...errorFields(reason) });
+  }
+}
+
+/** What has ended is kept for its logs, without its network: networks have few addresses. */
+async function endOldNetworks(options: SweepOptions, found: readonly (PodSandbox | Container)[]): Promise<void> {
+  const { inventory, sandboxes, log, nowMs, orphanAgeMs } = options;
+  for (const each of found) {
+    if ('podSandboxId' in each || each.state !== PodSandboxState.SANDBOX_READY) continue;
+    const containerId = containerIdOf(each.labels);
+    const { phase, finishedAtMs = nowMs } = inventory.find(containerId)?.status ?? {};
+    if (phase !== 'exited' || nowMs - finishedAtMs < orphanAgeMs) continue;
+    await sandboxes.endNetwork(each.id).catch((reason: unknown) => {
+      log.warn('network of a container that has ended not ended', { containerId, ...errorFields(reason) });
+    });
   }
 }
 

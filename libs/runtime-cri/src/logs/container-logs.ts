@@ -5,7 +5,7 @@ import { closedError, type CriClient } from '../client/cri-client.js';
 import type { Inventory, Known } from '../containers/inventory.js';
 import type { Watcher } from '../containers/watcher.js';
 import { readLog } from './log-reader.js';
-import { rotateLog } from './log-rotation.js';
+import { isSmall, rotateLog } from './log-rotation.js';
 
 /** Needs of {@link ContainerLogs}. */
 export interface ContainerLogsOptions {
@@ -29,6 +29,8 @@ const AWAY_MS = 500;
 /** Logs of our containers: read, and kept from growing without bound. */
 export class ContainerLogs {
   private readonly rotating = new Set<ContainerId>();
+  /** Nothing is left half done of these logs: only their size decides. */
+  private readonly settled = new Set<ContainerId>();
 
   constructor(private readonly options: ContainerLogsOptions) {}
 
@@ -58,7 +60,15 @@ export class ContainerLogs {
   /** Rotates what has grown too large. */
   async rotateAll(): Promise<void> {
     const running = this.options.inventory.all().filter(({ status }) => status.phase === 'running');
-    await Promise.all(running.filter(({ status }) => !this.rotating.has(status.containerId)).map((each) => this.rotate(each)));
+    const ids = new Set(running.map(({ status }) => status.containerId));
+    for (const containerId of this.settled) if (!ids.has(containerId)) this.settled.delete(containerId);
+    await Promise.all(running.filter(({ status }) => this.mayRotate(status.containerId)).map((each) => this.rotate(each)));
+  }
+
+  private mayRotate(containerId: ContainerId): boolean {
+    if (this.rotating.has(containerId)) return false;
+    const { directory, fileBytes } = this.options;
+    return !this.settled.has(containerId) || !isSmall(path.join(directory, containerId), fileBytes);
   }
 
   private async rotate({ runtimeId, status: { containerId } }: Known): Promise<void> {
@@ -69,8 +79,10 @@ export class ContainerLogs {
       );
     };
     this.rotating.add(containerId);
+    this.settled.delete(containerId);
     try {
       await rotateLog({ directory: path.join(directory, containerId), fileBytes, files, clock, reopen });
+      this.settled.add(containerId);
     } catch (reason) {
       // Removed meanwhile, or the runtime is away: the next turn sees.
       if (errorKindOf(reason) !== 'unavailable' && this.options.inventory.find(containerId) !== undefined) {

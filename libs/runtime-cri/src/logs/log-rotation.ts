@@ -1,5 +1,8 @@
+import { statSync } from 'node:fs';
 import { rename, rm, stat } from 'node:fs/promises';
+import path from 'node:path';
 import { errorKindOf, sleep, type Clock } from '@cloudless/base';
+import { LOG_FILE } from '../containers/request-config.js';
 import { listLogFiles, rotatedFile, sequenceAfter, type LogFile } from './log-files.js';
 
 /** A runtime takes this long at most to write its last lines into a file that it was told to leave. */
@@ -15,6 +18,12 @@ export interface RotationOptions {
   readonly clock: Clock;
   /** Tells the runtime to open the log anew. */
   readonly reopen: () => Promise<void>;
+}
+
+/** Whether the current file is there and small enough: one system call, as it is asked for every container again and again. */
+export function isSmall(directory: string, fileBytes: number): boolean {
+  const found = statSync(path.join(directory, LOG_FILE), { throwIfNoEntry: false });
+  return found !== undefined && found.size <= fileBytes;
 }
 
 /**

@@ -9,7 +9,7 @@ import { isThere, readProcesses } from '../system/host-processes.js';
 import { realClock, realRandom } from './system.js';
 
 /** Where the tests find a container runtime; they may make and remove containers there, with labels of their own. */
-export const SOCKET = process.env['CLOUDLESS_CRI_SOCKET'];
+export const SOCKET = process.env['CLOUDLESS_CRI_SOCKET'] || undefined;
 /** An image with busybox's shell and tools. */
 export const TEST_IMAGE = process.env['CLOUDLESS_CRI_TEST_IMAGE'] ?? 'busybox:1';
 /** Why tests against a real runtime cannot run; undefined: they can. */

@@ -1,4 +1,4 @@
-import { mkdirSync, mkdtempSync, realpathSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, mkdtempSync, realpathSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
@@ -45,6 +45,16 @@ describe('a path of the machine', () => {
     { asked: 'srv/agent', allowed: ['srv', ''], says: 'agent, which is never given to containers' },
   ])('$asked, where $allowed may be had, is refused: $says', async ({ asked, allowed, says }) => {
     await expect(resolve(asked, allowed)).rejects.toMatchObject({ kind: 'precondition', message: expect.stringContaining(says) });
+  });
+
+  const ofRuntimes = ['/run', '/run/containerd', '/run/containerd/s', '/run/crio/crio.sock'].filter((place) => existsSync(place));
+  it.each(ofRuntimes)('by which one is root of the machine is refused, also by another name: %s', async (place) => {
+    symlinkSync(place, path.join(home, 'srv/way'));
+    for (const asked of [place, path.join(home, 'srv/way')]) {
+      await expect(
+        resolveHostPath({ name: 'v', path: asked, readOnly: false }, { allowed: ['/'], guarded: [] }),
+      ).rejects.toMatchObject({ kind: 'precondition', message: expect.stringContaining('is never given to containers') });
+    }
   });
 
   it('must be absolute', async () => {

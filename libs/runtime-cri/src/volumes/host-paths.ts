@@ -12,11 +12,11 @@ export interface HostPathRules {
 }
 
 /** Who reaches one of these is root of the machine. */
-const RUNTIME_SOCKETS = [
-  '/run/containerd/containerd.sock',
-  '/run/crio/crio.sock',
+const RUNTIME_PLACES = [
+  '/run/containerd', // beside containerd.sock: a second socket for all of it, and one of each shim
+  '/run/crio',
   '/run/docker.sock',
-  '/run/podman/podman.sock',
+  '/run/podman',
 ] as const;
 
 /** A directory or file of the machine that a container asks for. */
@@ -39,7 +39,7 @@ export async function resolveHostPath({ name, path, readOnly }: HostPathRequest,
   const real = await realOf(path);
   if (real === undefined) throw refused(`${path} is not on this node: make it there first`);
   const shown = real === path ? path : `${path} leads to ${real}, which`;
-  for (const guarded of [...RUNTIME_SOCKETS, ...rules.guarded]) {
+  for (const guarded of [...RUNTIME_PLACES, ...rules.guarded]) {
     const at = (await realOf(guarded)) ?? guarded;
     if (isWithin(at, real) || isWithin(real, at)) throw refused(`${shown} is never given to containers, because of ${at}`);
   }
