@@ -36,7 +36,7 @@ describe('capabilitiesOf', () => {
       needs: ['runtime.cri', 'limits.cpu', 'limits.memory', 'limits.pids'],
     },
     {
-      name: 'an exclusive container, which no node has',
+      name: 'an exclusive container of an older version, which no node has',
       given: { image: 'a', disconnect: { mode: Mode.EXCLUSIVE } },
       needs: ['runtime.cri', 'cri.disconnect.exclusive'],
     },

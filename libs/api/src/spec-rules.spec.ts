@@ -379,6 +379,14 @@ describe('refuseUnsupported', () => {
     expect(refusalOf(aSpec(spec))).toBeUndefined();
   });
 
+  it('refuses an exclusive container, which nobody would end, and no exclusive process', () => {
+    const disconnect = { mode: Mode.EXCLUSIVE };
+    expect(refusalOf(aSpec({ image: 'nginx:alpine', disconnect }))).toBe(
+      'spec.disconnect.mode (EXCLUSIVE of a container): not supported in this version; leave it out',
+    );
+    expect(refusalOf(aSpec({ disconnect }))).toBeUndefined();
+  });
+
   it('names every field at once, with its place in a list', () => {
     const spec = aSpec({
       volumes: [{}, { source: { case: 'emptyDir', value: { sizeLimitBytes: 1n } } }],
@@ -390,10 +398,10 @@ describe('refuseUnsupported', () => {
     );
   });
 
-  it('depends on the refused leaves alone: without them any spec passes', () => {
+  it('depends on the refused leaves, and on exclusiveness, alone: without them any spec passes', () => {
     const refused = leaves.filter(({ path }) => !SUPPORTED.includes(path)).map(({ path }) => path);
     const inLists = /^(ports|placement\.tolerations|volumes|secrets|rollout\.steps)\./;
-    const wholes = ['volumes', 'secrets', 'rollout.steps', 'ports', 'placement.tolerations', 'priority'];
+    const wholes = ['volumes', 'secrets', 'rollout.steps', 'ports', 'placement.tolerations', 'priority', 'disconnect'];
     const clearable = [...refused.filter((path) => !inLists.test(path)), ...wholes];
     fc.assert(
       fc.property(arbMessage(WorkloadSpecSchema), (spec) => {

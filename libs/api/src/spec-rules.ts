@@ -6,7 +6,7 @@ import { isImageReference } from './image-reference.js';
 import { modeRules } from './mode-rules.js';
 import { probeRules } from './probe-rules.js';
 import { rolloutRules } from './rollout-rules.js';
-import { RestartPolicy_Policy, Taint_Effect, type ResourceList, type WorkloadSpec } from './gen.js';
+import { Disconnect_Mode, RestartPolicy_Policy, Taint_Effect, type ResourceList, type WorkloadSpec } from './gen.js';
 
 /**
  * Rules over several fields of a spec, which its proto cannot say.
@@ -175,6 +175,8 @@ function unsupportedFields(spec: WorkloadSpec): string[] {
       const isSized = source.case === 'emptyDir' && source.value.sizeLimitBytes !== 0n;
       return [`spec.volumes[${index}].empty_dir.size_limit_bytes`, isSized] as const;
     }),
+    // A container runtime ends nothing by itself, so a replica that is cut off could go on beside its replacement.
+    ['spec.disconnect.mode (EXCLUSIVE of a container)', spec.image !== '' && spec.disconnect?.mode === Disconnect_Mode.EXCLUSIVE],
     ['spec.image_pull.secret', (spec.imagePull?.secret ?? '') !== ''],
     ['spec.secrets', spec.secrets.length > 0],
     ...resourceChecks('spec.resources.requests', resources?.requests),

@@ -248,6 +248,7 @@ describe('a request that is wrong', () => {
       spec: { image: 'nginx', volumes: [{ name: 'data', mountPath: '/data', emptyDir: { sizeLimitBytes: '1' } }] },
     },
     { field: 'image_pull.secret', spec: { image: 'nginx', imagePull: { secret: 'key' } } },
+    { field: 'disconnect.mode (EXCLUSIVE of a container)', spec: { image: 'nginx', disconnect: { mode: 'EXCLUSIVE' } } },
     { field: 'secrets', spec: { secrets: [{ name: 'key' }] } },
     { field: 'priority (over 100 would preempt)', spec: { priority: 500 } },
     { field: 'resources.requests.gpus', spec: { resources: { requests: { gpus: 1 } } } },
