@@ -1,9 +1,10 @@
 // `npm test`: installs what is missing, then checks everything. `npm test -- unit e2e` runs only those steps.
 import { spawn, spawnSync } from 'node:child_process';
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { findContainers } from './containers/find.mjs';
+import { jestStep } from './jest-step.mjs';
 import { root, setup } from './setup.mjs';
 
 setup();
@@ -34,31 +35,13 @@ const run = (command, args, options = {}) =>
 /** A check that passes or fails as a whole. */
 const check = (action) => async () => ((await action()) === 0 ? { passed: 1, failed: 0 } : { passed: 0, failed: 1 });
 
-/** A jest run, counted test by test. */
-const jest = (name, args) => async () => {
-  const report = join(scratch, `${name}.json`);
-  const code = await run(bin('jest'), [...args, '--json', `--outputFile=${report}`, '--silent=false'], {
-    env: jestEnv,
-    stdio: ['ignore', 'ignore', 'inherit'],
+const jest = (name, args) => () =>
+  jestStep({
+    name,
+    args,
+    scratch,
+    jest: (all) => run(bin('jest'), all, { env: jestEnv, stdio: ['ignore', 'ignore', 'inherit'] }),
   });
-  try {
-    const result = JSON.parse(readFileSync(report, 'utf8'));
-    const failed = result.numFailedTests + result.numRuntimeErrorTestSuites;
-    return { passed: result.numPassedTests, failed: code !== 0 && failed === 0 ? 1 : failed, skipped: skippedIn(result) };
-  } catch {
-    return { passed: 0, failed: 1 };
-  }
-};
-
-/** What was skipped, by the heading that says why: how many tests. */
-function skippedIn({ testResults }) {
-  const skipped = new Map();
-  for (const { ancestorTitles, title, status } of testResults.flatMap(({ assertionResults }) => assertionResults)) {
-    const heading = ancestorTitles[0] ?? title;
-    if (status === 'pending') skipped.set(heading, (skipped.get(heading) ?? 0) + 1);
-  }
-  return [...skipped].map(([heading, count]) => `${count} of ${heading}`);
-}
 
 /** The set-up of real containers, tested by node itself as it needs no package. In CI there must be a runtime for the other tests. */
 async function containersStep() {
@@ -126,8 +109,9 @@ for (const [name, step] of Object.entries(steps)) {
 rmSync(scratch, { recursive: true, force: true });
 
 console.log('');
-for (const { name, passed, failed, seconds, skipped = [] } of results) {
+for (const { name, passed, failed, seconds, skipped = [], unsteady = [] } of results) {
   for (const what of skipped) console.log(`skipped ${name.padEnd(14)} ${what}`);
+  for (const what of unsteady) console.log(`UNSTEADY ${name.padEnd(13)} failed among the others, passed alone: ${what}`);
   console.log(`${failed === 0 ? 'ok    ' : 'FAILED'} ${name.padEnd(15)} ${passed} passed, ${failed} failed, ${seconds} s`);
 }
 const sum = (key) => results.reduce((total, result) => total + result[key], 0);
