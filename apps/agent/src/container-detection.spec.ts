@@ -41,6 +41,7 @@ describe('the container runtime of a node', () => {
     { name: 'the first usual socket', answers: { '/run/a.sock': {}, '/run/b.sock': {} }, finds: '/run/a.sock' },
     { name: 'the first that is there', answers: { '/run/c.sock': {} }, finds: '/run/c.sock' },
     { name: 'the first that answers', answers: { '/run/a.sock': silent, '/run/b.sock': {} }, finds: '/run/b.sock' },
+    { name: 'the first without others', answers: { '/run/a.sock': foreign, '/run/b.sock': {} }, finds: '/run/b.sock' },
     {
       name: 'the one that is named',
       answers: { '/run/x.sock': {} },
@@ -76,7 +77,13 @@ describe('the container runtime of a node', () => {
     },
     {
       why: 'containerd 1.6.20 at /run/a.sock is used by others (1 pod: kube-system/dns); --runtime cri uses it beside them',
-      answers: { '/run/a.sock': { foreign: { count: 1, names: ['kube-system/dns'] } }, '/run/b.sock': {} },
+      answers: { '/run/a.sock': { foreign: { count: 1, names: ['kube-system/dns'] } } },
+    },
+    {
+      why:
+        'no container runtime answers at /run/a.sock (ECONNREFUSED); containerd 1.6.20 at /run/b.sock is used by others ' +
+        '(1 pod: kube-system/dns); --runtime cri uses it beside them',
+      answers: { '/run/a.sock': silent, '/run/b.sock': { foreign: { count: 1, names: ['kube-system/dns'] } } },
     },
     { why: 'only root may use the container runtime at /run/b.sock', answers: { '/run/b.sock': {} }, options: { isRoot: false } },
   ])('is none: $why', async ({ why, answers, options }) => {

@@ -28,7 +28,7 @@ export interface DetectionOptions extends Permissions {
   readonly probe?: typeof probeCriRuntime;
 }
 
-/** Finds the first container runtime that answers; that one is used, or nothing. Changes nothing there. */
+/** Finds the first container runtime that can be used, or says of each that is there why not. Changes nothing there. */
 export async function detectContainers(options: DetectionOptions): Promise<Detected> {
   const { socketPath, sockets = USUAL_SOCKETS, isRoot = process.getuid?.() === 0 } = options;
   const { exists = existsSync, probe: ask = probeCriRuntime } = options;
@@ -40,7 +40,8 @@ export async function detectContainers(options: DetectionOptions): Promise<Detec
     try {
       const probe = await ask({ ...options, socketPath: candidate });
       const why = whyNot(probe, candidate, options.shared);
-      return why === undefined ? { kind: 'found', socketPath: candidate, probe } : { kind: 'none', why };
+      if (why === undefined) return { kind: 'found', socketPath: candidate, probe };
+      failures.push(why);
     } catch (reason) {
       failures.push(errorMessageOf(reason));
     }

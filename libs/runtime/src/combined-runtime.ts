@@ -45,9 +45,9 @@ const STUCK_MS = 2_000;
 const AWAY: BackoffPolicy = { firstMs: 50, maxMs: 5_000, jitter: 0.2 };
 
 /**
- * Two runtimes as one: images go to one of them, everything else to the other. When one is away the other works on: what the one
- * had is listed as it was last seen (also when it does not answer for 2 s), calls about it fail with kind `unavailable`, and when it is back, what changed meanwhile comes
- * as events. So `events` does not end when a part goes away; and `list` fails only as long as a part has never been seen.
+ * Two runtimes as one: images go to one of them, everything else to the other. When one is away, or does not answer for 2 s, the
+ * other works on: what the one had is listed as it was last seen, calls about it fail with kind `unavailable`, and when it is back,
+ * what changed meanwhile comes as events. So `events` does not end when a part goes away; and `list` fails only as long as a part has never been seen.
  */
 export function combineRuntimes(options: CombinedRuntimeOptions): CombinedRuntime {
   return new TwoRuntimes(options);
