@@ -211,8 +211,8 @@ describe('streams to one node', () => {
     await cutInAllPhases();
     await untilGone('40009');
     await rest();
-    // A connection or two may come and go meanwhile; a leak would be one for each call.
-    pids().forEach((pid, index) => expect(openFiles(pid)).toBeLessThanOrEqual(before[index]! + 4));
+    // Connections come and go meanwhile; a leak would be one for each of the 20 calls of a kind at least.
+    pids().forEach((pid, index) => expect(openFiles(pid)).toBeLessThan(before[index]! + 15));
   });
 
   /** Waits until all places are free, as both sides have ended what was cut. */
