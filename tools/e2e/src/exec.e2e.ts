@@ -37,6 +37,9 @@ afterAll(() => cluster.stop());
 
 const inShell = (script: string): string[] => ['/bin/sh', '-c', script];
 const start = (command: string[]) => ({ name: 'web', command });
+/** What was cut is let go of well before so many calls were answered. */
+const MAX_LOOKS = 2_000;
+
 const untilGone = async (text: string): Promise<void> => {
   while (processesMentioning(text).length > 0) await client.listWorkloads({});
 };
@@ -211,8 +214,11 @@ describe('streams to one node', () => {
     await cutInAllPhases();
     await untilGone('40009');
     await rest();
-    // Connections come and go meanwhile; a leak would be one for each of the 20 calls of a kind at least.
-    pids().forEach((pid, index) => expect(openFiles(pid)).toBeLessThan(before[index]! + 15));
+    // A connection or two may come and go meanwhile; a leak would be one for each call, and stay.
+    const most = before.map((count) => count + 4);
+    const isClosing = (): boolean => pids().some((pid, index) => openFiles(pid) > most[index]!);
+    for (let look = 0; look < MAX_LOOKS && isClosing(); look += 1) await client.listWorkloads({});
+    pids().forEach((pid, index) => expect(openFiles(pid)).toBeLessThanOrEqual(most[index]!));
   });
 
   /** Waits until all places are free, as both sides have ended what was cut. */
