@@ -13,7 +13,7 @@ import {
   type StopSignal,
 } from '@cloudless/base';
 import {
-  PushQueue,
+  EventReaders,
   type ContainerEvent,
   type ContainerLease,
   type ContainerRequest,
@@ -69,8 +69,6 @@ export interface ProcessRuntime extends ContainerRuntime {
 }
 
 const DEFAULT_PATH = '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin';
-/** A reader of events this far behind is cut off. */
-const EVENT_LIMIT = 10_000;
 /** A supervisor that died is replaced at once; one that dies again and again, or cannot be started, ever more slowly. */
 const RECONNECT = { firstMs: 10, maxMs: 5_000, jitter: 0.2 };
 const SHUTDOWN_POLL_MS = 2;
@@ -114,7 +112,7 @@ class SupervisedRuntime implements ProcessRuntime {
   readonly name = 'process';
   private connecting: Promise<Connection> | undefined;
   private readonly closing = new AbortController();
-  private readonly listeners = new Set<PushQueue<ContainerEvent>>();
+  private readonly readers = new EventReaders();
   private readonly keeper: OutputKeeper;
   private failures = 0;
   /** Of the newest supervisor, which may be older than we are. */
@@ -175,14 +173,7 @@ class SupervisedRuntime implements ProcessRuntime {
   }
 
   events(signal: StopSignal): AsyncIterable<ContainerEvent> {
-    const queue: PushQueue<ContainerEvent> = new PushQueue<ContainerEvent>({
-      limit: EVENT_LIMIT,
-      signal,
-      onClose: () => queueMicrotask(() => this.listeners.delete(queue)),
-    });
-    if (this.closing.signal.aborted) queue.fail(gone());
-    else this.listeners.add(queue);
-    return queue;
+    return this.readers.read(signal, this.closing.signal.aborted ? gone() : undefined);
   }
 
   async *logs(containerId: ContainerId, request: LogRequest, signal: StopSignal): AsyncGenerator<LogLine> {
@@ -310,12 +301,11 @@ class SupervisedRuntime implements ProcessRuntime {
 
   private onEvent(event: ContainerEvent): void {
     this.keeper.follow(event.status);
-    for (const queue of [...this.listeners]) queue.push(event);
+    this.readers.tell(event);
   }
 
   private failListeners(): void {
-    for (const queue of [...this.listeners]) queue.fail(gone());
-    this.listeners.clear();
+    this.readers.fail(gone());
   }
 }
 

@@ -11,8 +11,8 @@ import {
   type Random,
   type StopSignal,
 } from '@cloudless/base';
+import { EventReaders } from './event-readers.js';
 import { KnownContainers } from './known-containers.js';
-import { PushQueue } from './push-queue.js';
 import type {
   ContainerEvent,
   ContainerLease,
@@ -37,8 +37,6 @@ export interface CombinedRuntimeOptions {
   readonly log: Log;
 }
 
-/** A reader of events this far behind is cut off. */
-const EVENT_LIMIT = 10_000;
 /** A part that does not answer a list for so long is taken for away. */
 const STUCK_MS = 2_000;
 /** A part that went away is asked again, ever more slowly. */
@@ -68,15 +66,13 @@ interface Part {
 class TwoRuntimes implements CombinedRuntime {
   readonly name: string;
   private readonly parts: readonly [Part, Part];
-  private readonly listeners = new Set<PushQueue<ContainerEvent>>();
+  private readonly readers = new EventReaders();
   private readonly closing = new AbortController();
   private listening = false;
 
   constructor(private readonly options: CombinedRuntimeOptions) {
     const { processes, containers } = options;
-    const tell = (event: ContainerEvent): void => {
-      for (const queue of [...this.listeners]) queue.push(event);
-    };
+    const tell = (event: ContainerEvent): void => this.readers.tell(event);
     const partOf = (runtime: ContainerRuntime): Part => ({
       runtime,
       known: new KnownContainers(runtime.name, tell, () => options.clock.wallTime()),
@@ -130,18 +126,13 @@ class TwoRuntimes implements CombinedRuntime {
   }
 
   events(signal: StopSignal): AsyncIterable<ContainerEvent> {
-    const queue: PushQueue<ContainerEvent> = new PushQueue<ContainerEvent>({
-      limit: EVENT_LIMIT,
-      signal,
-      onClose: () => queueMicrotask(() => this.listeners.delete(queue)),
-    });
-    if (this.closing.signal.aborted) queue.fail(closedError());
-    else if (!signal.aborted) this.listeners.add(queue);
-    if (!this.listening && !this.closing.signal.aborted) {
+    if (this.closing.signal.aborted) return this.readers.read(signal, closedError());
+    const events = this.readers.read(signal);
+    if (!this.listening) {
       this.listening = true;
       for (const part of this.parts) void this.follow(part);
     }
-    return queue;
+    return events;
   }
 
   async *logs(containerId: ContainerId, request: LogRequest, signal: StopSignal): AsyncGenerator<LogLine> {
@@ -154,7 +145,7 @@ class TwoRuntimes implements CombinedRuntime {
 
   letGo(): void {
     this.closing.abort();
-    for (const queue of [...this.listeners]) queue.fail(closedError());
+    this.readers.fail(closedError());
   }
 
   async close(): Promise<void> {

@@ -26,6 +26,7 @@ export type { CombinedRuntime, CombinedRuntimeOptions } from './combined-runtime
 export { LateRuntime } from './late-runtime.js';
 export type { LateRuntimeOptions } from './late-runtime.js';
 export { EXEC_GRACE_MS } from './container-runtime.js';
+export { EventReaders } from './event-readers.js';
 export { exitReason } from './exit-reason.js';
 export { LEASE_ENDED_REASON, LeaseTimer } from './lease-timer.js';
 export { MAX_LINE_BYTES, LineSplitter } from './line-splitter.js';

@@ -1,6 +1,6 @@
 import { create } from '@bufbuild/protobuf';
 import { CloudlessError, errorFields, errorKindOf, type ContainerId, type Log } from '@cloudless/base';
-import { exitReason, PushQueue, type ContainerEvent, type ContainerStatus } from '@cloudless/runtime';
+import { EventReaders, exitReason, type ContainerEvent, type ContainerStatus } from '@cloudless/runtime';
 import type { StopSignal } from '@cloudless/base';
 import type { CriClient } from '../client/cri-client.js';
 import { closedError } from '../client/cri-client.js';
@@ -35,8 +35,6 @@ export interface InventoryOptions {
   readonly wallTime: () => number;
 }
 
-/** A reader of events this far behind is cut off. */
-const EVENT_LIMIT = 10_000;
 const NANOS_PER_MS = 1_000_000n;
 /** Of a container that could not be read so far; no list shows it, as {@link Inventory} leaves out those that were never started. */
 const UNREAD = ContainerState.CONTAINER_CREATED;
@@ -47,7 +45,7 @@ const UNREAD = ContainerState.CONTAINER_CREATED;
  */
 export class Inventory {
   private known = new Map<string, Known>();
-  private readonly listeners = new Set<PushQueue<ContainerEvent>>();
+  private readonly readers = new EventReaders();
   private readonly waiting = new Map<ContainerId, Set<(outcome: ContainerStatus | CloudlessError) => void>>();
   private looking: Promise<void> | undefined;
   private nextLook: Promise<void> | undefined;
@@ -59,7 +57,7 @@ export class Inventory {
 
   /** Whether somebody waits for what happens. */
   get isWatched(): boolean {
-    return this.listeners.size > 0 || this.waiting.size > 0;
+    return !this.readers.isEmpty || this.waiting.size > 0;
   }
 
   /** As of the newest look. */
@@ -149,14 +147,7 @@ export class Inventory {
   }
 
   events(signal: StopSignal): AsyncIterable<ContainerEvent> {
-    const queue: PushQueue<ContainerEvent> = new PushQueue<ContainerEvent>({
-      limit: EVENT_LIMIT,
-      signal,
-      onClose: () => queueMicrotask(() => this.listeners.delete(queue)),
-    });
-    if (this.options.client.closed.aborted) queue.fail(closedError());
-    else this.listeners.add(queue);
-    return queue;
+    return this.readers.read(signal, this.options.client.closed.aborted ? closedError() : undefined);
   }
 
   /** Resolves when the container has ended, as looks show it. */
@@ -180,8 +171,7 @@ export class Inventory {
 
   /** The runtime went away: who listens must list anew. */
   fail(reason: CloudlessError): void {
-    for (const queue of [...this.listeners]) queue.fail(reason);
-    this.listeners.clear();
+    this.readers.fail(reason);
     for (const waiters of [...this.waiting.values()]) for (const settle of [...waiters]) settle(reason);
   }
 
@@ -269,7 +259,7 @@ export class Inventory {
   }
 
   private push(event: ContainerEvent): void {
-    for (const queue of [...this.listeners]) queue.push(event);
+    this.readers.tell(event);
   }
 }
 

@@ -1,0 +1,59 @@
+import { describe, expect, it } from '@jest/globals';
+import { CloudlessError, toContainerId } from '@cloudless/base';
+import { settle } from '@cloudless/base/testing';
+import type { ContainerEvent } from './container-runtime.js';
+import { EventReaders } from './event-readers.js';
+
+const event = (digit: string): ContainerEvent => ({
+  kind: 'started',
+  status: { containerId: toContainerId(digit.repeat(64)), labels: {}, phase: 'running', startedAtMs: 0, endpoints: [] },
+});
+const gone = new CloudlessError('unavailable', 'gone');
+
+async function read(events: AsyncIterable<ContainerEvent>): Promise<string[]> {
+  const seen: string[] = [];
+  try {
+    for await (const { status } of events) seen.push(status.containerId[0] ?? '');
+  } catch (reason) {
+    seen.push(String((reason as Error).message));
+  }
+  return seen;
+}
+
+describe('readers of events', () => {
+  it('each have all that is told while they read, then the failure', async () => {
+    const readers = new EventReaders();
+    const { signal } = new AbortController();
+    const early = readers.read(signal);
+    readers.tell(event('a'));
+    const late = readers.read(signal);
+    readers.tell(event('b'));
+    readers.fail(gone);
+    readers.tell(event('c'));
+    expect([await read(early), await read(late)]).toEqual([
+      ['a', 'b', 'gone'],
+      ['b', 'gone'],
+    ]);
+    expect(readers.isEmpty).toBe(true);
+  });
+
+  it('are forgotten when they are aborted, also before they begin', async () => {
+    const readers = new EventReaders();
+    const stop = new AbortController();
+    const events = readers.read(stop.signal);
+    expect(readers.isEmpty).toBe(false);
+    stop.abort();
+    const never = readers.read(stop.signal);
+    await settle();
+    expect([readers.isEmpty, await read(events), await read(never)]).toEqual([true, [], []]);
+  });
+
+  it('fail at once when they are refused, and end quietly when they were aborted before', async () => {
+    const readers = new EventReaders();
+    const stop = new AbortController();
+    expect(await read(readers.read(stop.signal, gone))).toEqual(['gone']);
+    stop.abort();
+    expect(await read(readers.read(stop.signal, gone))).toEqual([]);
+    expect(readers.isEmpty).toBe(true);
+  });
+});
