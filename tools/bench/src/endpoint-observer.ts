@@ -1,5 +1,5 @@
 import type { CoordinatorClient } from '@cloudless/api';
-import { systemClock } from '@cloudless/system';
+import { Sightings } from './sightings.js';
 
 /** A recovery that takes longer has failed. */
 const GIVE_UP_MS = 60_000;
@@ -10,10 +10,8 @@ type Place = string | undefined;
 /** The endpoints of one workload as a client sees them that follows WatchEndpoints. */
 export class EndpointObserver {
   private places = new Map<string, string>();
-  private atMs = 0;
   private readonly watching = new AbortController();
-  private readonly waiting = new Set<() => void>();
-  private failure: unknown;
+  private readonly sightings = new Sightings(GIVE_UP_MS);
 
   private constructor(private readonly name: string) {}
 
@@ -35,15 +33,8 @@ export class EndpointObserver {
   }
 
   /** Resolves once it holds, with the time at which the client saw it. */
-  async until(holds: () => boolean): Promise<number> {
-    const gaveUp = systemClock.now() + GIVE_UP_MS;
-    while (!holds()) {
-      if (this.failure !== undefined) throw this.failure;
-      if (systemClock.now() > gaveUp)
-        throw new Error(`the endpoints of ${this.name} did not come in time: ${this.replicas.join(' ')}`);
-      await this.change();
-    }
-    return this.atMs;
+  until(holds: () => boolean): Promise<number> {
+    return this.sightings.until(holds, () => `the endpoints of ${this.name} did not come in time: ${this.replicas.join(' ')}`);
   }
 
   /** Resolves once the replica has left the endpoints and is back, or is somewhere else. */
@@ -61,7 +52,7 @@ export class EndpointObserver {
       for (const replicaId of this.replicas) {
         if (known.has(replicaId)) continue;
         known.add(replicaId);
-        times.push(this.atMs);
+        times.push(this.sightings.atMs);
       }
       return times.length >= count;
     });
@@ -77,26 +68,11 @@ export class EndpointObserver {
       for await (const set of client.watchEndpoints({ name: this.name }, { signal: this.watching.signal })) {
         if (set.bookmark) continue;
         this.places = new Map(set.endpoints.map(({ replicaId, ip, port }) => [replicaId, `${ip}:${port}`]));
-        this.atMs = systemClock.now();
-        for (const wake of [...this.waiting]) wake();
+        this.sightings.seen();
       }
       throw new Error(`the watch of the endpoints of ${this.name} ended`);
     } catch (reason) {
-      this.failure = reason;
-      for (const wake of [...this.waiting]) wake();
+      this.sightings.fail(reason);
     }
-  }
-
-  /** The next change, or a second. */
-  private change(): Promise<void> {
-    return new Promise((resolve) => {
-      const wake = (): void => {
-        timer.cancel();
-        this.waiting.delete(wake);
-        resolve();
-      };
-      const timer = systemClock.setTimer(1_000, wake);
-      this.waiting.add(wake);
-    });
   }
 }

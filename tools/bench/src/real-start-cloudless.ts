@@ -20,6 +20,7 @@ import {
   type NetworkKind,
   type Side,
 } from './real-start-terms.js';
+import { Sightings } from './sightings.js';
 
 const NAME = 'bench';
 const AGENT = 'agent-1';
@@ -157,31 +158,18 @@ async function recover(agentClient: AgentClient, observer: Observer, index: numb
 class Observer {
   workload: Workload | undefined;
   private readonly watching = new AbortController();
-  private readonly waiting = new Set<() => void>();
-  private failure: unknown;
-  private seenAt = 0;
+  private readonly sightings = new Sightings(GIVE_UP_MS);
 
   constructor(client: CoordinatorClient) {
     void this.follow(client);
   }
 
   /** @returns When the client saw what `holds`. */
-  async until(holds: (workload: Workload | undefined) => boolean): Promise<number> {
-    const gaveUp = systemClock.now() + GIVE_UP_MS;
-    while (!holds(this.workload)) {
-      if (this.failure !== undefined) throw this.failure;
-      if (systemClock.now() > gaveUp) throw new Error(`not done within ${GIVE_UP_MS / 1_000} s: ${describe(this.workload)}`);
-      await new Promise<void>((resolve) => {
-        const wake = (): void => {
-          timer.cancel();
-          this.waiting.delete(wake);
-          resolve();
-        };
-        const timer = systemClock.setTimer(1_000, wake);
-        this.waiting.add(wake);
-      });
-    }
-    return this.seenAt;
+  until(holds: (workload: Workload | undefined) => boolean): Promise<number> {
+    return this.sightings.until(
+      () => holds(this.workload),
+      () => `not done within ${GIVE_UP_MS / 1_000} s: ${describe(this.workload)}`,
+    );
   }
 
   close(): void {
@@ -194,13 +182,11 @@ class Observer {
         if (kind === WatchWorkloadsResponse_Kind.PUT) this.workload = workload;
         else if (kind === WatchWorkloadsResponse_Kind.DELETED) this.workload = undefined;
         else continue;
-        this.seenAt = systemClock.now();
-        for (const wake of [...this.waiting]) wake();
+        this.sightings.seen();
       }
       throw new Error('the watch of the workload ended');
     } catch (reason) {
-      this.failure = reason;
-      for (const wake of [...this.waiting]) wake();
+      this.sightings.fail(reason);
     }
   }
 }
