@@ -109,7 +109,9 @@ for (const [name, step] of Object.entries(steps)) {
 rmSync(scratch, { recursive: true, force: true });
 
 console.log('');
-for (const { name, passed, failed, seconds, skipped = [], unsteady = [] } of results) {
+for (const { name, passed, failed, seconds, skipped = [], unsteady = [], slowest = [] } of results) {
+  for (const { file, seconds: taken } of slowest)
+    console.log(`slowest ${name.padEnd(14)} ${String(taken).padStart(4)} s  ${file}`);
   for (const what of skipped) console.log(`skipped ${name.padEnd(14)} ${what}`);
   for (const what of unsteady) console.log(`UNSTEADY ${name.padEnd(13)} failed among the others, passed alone: ${what}`);
   console.log(`${failed === 0 ? 'ok    ' : 'FAILED'} ${name.padEnd(15)} ${passed} passed, ${failed} failed, ${seconds} s`);
