@@ -1,6 +1,6 @@
-import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { CloudlessError, errorMessageOf } from '@cloudless/base';
+import { makeDirectory } from '@cloudless/system';
 import { Child, type ReadyFields } from './child.js';
 
 /** How a development cluster is laid out. Port 0 lets the system choose. */
@@ -49,7 +49,7 @@ const COORDINATOR = 'coordinator';
 
 /** Starts one coordinator and its agents, one zone after the other. */
 export async function startDevCluster(options: DevClusterOptions): Promise<DevCluster> {
-  await mkdir(options.dataDir, { recursive: true, mode: 0o700 });
+  await makeDirectory(options.dataDir, 0o700);
   const children = new Map<string, Child>();
   let stopping = false;
   let fail: (reason: Error) => void = () => undefined;
