@@ -2,7 +2,7 @@ import { errorFields, errorMessageOf, StoppedError, type LogFields } from '@clou
 import { OTLP_ENDPOINT_VARIABLE, createLog, noTracing, otlpLayer, startTracing } from '@cloudless/observability';
 import { runSupervisor } from '@cloudless/runtime-process';
 import { EXIT_USAGE, addSettingFlags, describeFailure, readSettingLayers, type SettingNames } from '@cloudless/settings';
-import { systemClock, systemRandom } from '@cloudless/system';
+import { endBySignal, endOnStopSignals, systemClock, systemRandom, type StopSignal } from '@cloudless/system';
 import { Command, CommanderError, type OptionValues } from 'commander';
 import { parseAgentConfig, type AgentConfig } from './config.js';
 import { resetAgent } from './reset.js';
@@ -54,7 +54,11 @@ const supervisorCommand = [
   'supervisor',
 ];
 
+/** A start that was given up ends in good order within milliseconds, unless a file system or a supervisor does not answer. */
+const GIVE_UP_WITHIN_MS = 2_000;
+
 async function run(options: OptionValues): Promise<number> {
+  const untilStopped = endOnStopSignals();
   const layers = [otlpLayer(process.env), ...(await readSettingLayers(names, options, process.env))];
   const config = parseAgentConfig(layers, process.env);
   let tracing = noTracing;
@@ -62,14 +66,15 @@ async function run(options: OptionValues): Promise<number> {
   const { logLevel: level, logFormat: format } = config;
   const log = createLog({ level, format, component: 'agent', moment }).child({ nodeId: config.name });
   const stopping = new AbortController();
-  const stopped = new Promise<string>((resolve) => {
-    for (const signal of ['SIGINT', 'SIGTERM'] as const) {
-      process.once(signal, () => {
-        resolve(signal);
-        stopping.abort();
-      });
-    }
-  });
+  let stopped: Promise<StopSignal> | undefined;
+  let isReady = false;
+  const onDataDirectory = (): void => {
+    stopped = untilStopped();
+    void stopped.then((signal) => {
+      stopping.abort();
+      if (!isReady) systemClock.setTimer(GIVE_UP_WITHIN_MS, () => endBySignal(signal));
+    });
+  };
   try {
     tracing = await startTracing({
       endpoint: config.otlpEndpoint,
@@ -79,7 +84,8 @@ async function run(options: OptionValues): Promise<number> {
       clock: systemClock,
       log: log.child({ component: 'traces' }),
     });
-    const running = await runAgent(config, { log, supervisorCommand, tracing }, stopping.signal);
+    const running = await runAgent(config, { log, supervisorCommand, tracing, onDataDirectory }, stopping.signal);
+    isReady = true;
     log.info('agent ready', {
       address: running.url?.replace('http://', ''),
       opsUrl: running.opsUrl,

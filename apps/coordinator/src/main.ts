@@ -2,7 +2,7 @@ import { hostname } from 'node:os';
 import { errorFields, type LogFields } from '@cloudless/base';
 import { OTLP_ENDPOINT_VARIABLE, createLog, noTracing, otlpLayer, startTracing } from '@cloudless/observability';
 import { EXIT_USAGE, addSettingFlags, describeFailure, readSettingLayers, type SettingNames } from '@cloudless/settings';
-import { systemClock, systemRandom } from '@cloudless/system';
+import { endOnStopSignals, systemClock, systemRandom } from '@cloudless/system';
 import { Command, CommanderError } from 'commander';
 import { defaultDataDir, parseCoordinatorConfig, type CoordinatorConfig } from './config.js';
 import { startCoordinator } from './coordinator.js';
@@ -25,14 +25,12 @@ const flags: Readonly<Record<keyof CoordinatorConfig, readonly [string, string]>
 const names: SettingNames = { flags, envPrefix: 'CLOUDLESS_COORDINATOR_' };
 
 async function run(options: Readonly<Record<string, unknown>>): Promise<number> {
+  const untilStopped = endOnStopSignals();
   const layers = [otlpLayer(process.env), ...(await readSettingLayers(names, options, process.env))];
   const config = parseCoordinatorConfig(layers, defaultDataDir(process.env));
   let tracing = noTracing;
   const moment = (): LogFields => tracing.logFields();
   const log = createLog({ level: config.logLevel, format: config.logFormat, component: 'coordinator', moment });
-  const stopped = new Promise<string>((resolve) => {
-    for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => resolve(signal));
-  });
   // Timers of the loops do not keep a process alive, and sockets alone should not decide.
   const alive = setInterval(() => undefined, 2 ** 30);
   try {
@@ -53,6 +51,7 @@ async function run(options: Readonly<Record<string, unknown>>): Promise<number> 
       pid: process.pid,
       version: VERSION,
     });
+    const stopped = untilStopped();
     const { url, opsUrl, clusterId } = coordinator;
     log.info('coordinator ready', { url, opsUrl, clusterId, version: VERSION });
     log.info('coordinator stopping', { signal: await stopped });

@@ -1,4 +1,3 @@
-import { mkdirSync } from 'node:fs';
 import { rm, rmdir } from 'node:fs/promises';
 import { uptime } from 'node:os';
 import path from 'node:path';
@@ -15,6 +14,7 @@ import type {
   LogRequest,
   StartProgress,
 } from '@cloudless/runtime';
+import { makeDirectorySync } from '@cloudless/system';
 import { closedError, CriClient } from './client/cri-client.js';
 import { checkOptions, toCollector, toVolumeStore, type CriRuntimeOptions } from './cri-runtime-options.js';
 import { endEverything } from './containers/end-everything.js';
@@ -60,7 +60,7 @@ export interface CriRuntime extends ContainerRuntime {
  */
 export async function openCriRuntime(options: CriRuntimeOptions): Promise<CriRuntime> {
   checkOptions(options);
-  mkdirSync(options.logDirectory, { recursive: true, mode: 0o755 });
+  makeDirectorySync(options.logDirectory, 0o755);
   const runtime = new OpenCriRuntime(options);
   try {
     await runtime.open();

@@ -1,4 +1,4 @@
-import { chmodSync, mkdirSync, statSync } from 'node:fs';
+import { chmodSync, statSync } from 'node:fs';
 import path from 'node:path';
 import {
   backoffDelayMs,
@@ -24,6 +24,7 @@ import {
   type LogLine,
   type LogRequest,
 } from '@cloudless/runtime';
+import { makeDirectorySync } from '@cloudless/system';
 import { Connection, gone, type Answer } from './client/connection.js';
 import { execOver } from './client/exec-stream.js';
 import { connectOrStart } from './client/launcher.js';
@@ -102,7 +103,7 @@ export async function openProcessRuntime(options: ProcessRuntimeOptions): Promis
 }
 
 function makePrivate(directory: string): void {
-  if (mkdirSync(directory, { recursive: true, mode: 0o700 }) !== undefined) chmodSync(directory, 0o700);
+  if (makeDirectorySync(directory, 0o700) !== undefined) chmodSync(directory, 0o700);
   if ((statSync(directory).mode & 0o077) !== 0) {
     throw new CloudlessError('precondition', `directory ${directory} is open to others: make it private (chmod 700)`);
   }

@@ -7,6 +7,7 @@ import { prepareDataDirectory } from './data-directory.js';
 import { HOLDER_FILE, lockDirectory } from './directory-lock.js';
 import { isOutOfSpace, noRoomFor } from './lmdb-errors.js';
 import { LmdbStorage } from './lmdb-storage.js';
+import { isLockFile } from './socket-lock.js';
 
 /** Needs of {@link restoreLmdbStateStore}. */
 export interface LmdbRestoreOptions {
@@ -48,7 +49,7 @@ async function checkEmpty(directory: string): Promise<void> {
     if (code === 'ENOENT' || code === 'ENOTDIR') return []; // is made, or refused as no directory
     throw reason;
   });
-  const found = names.filter((name) => !LEFTOVERS.has(name));
+  const found = names.filter((name) => !LEFTOVERS.has(name) && !isLockFile(name));
   if (found.length === 0) return;
   throw new CloudlessError(
     'precondition',

@@ -3,6 +3,7 @@ import { chmod, mkdir, readdir, stat, utimes } from 'node:fs/promises';
 import path from 'node:path';
 import { CloudlessError, errorMessageOf } from '@cloudless/base';
 import type { ContainerRequest, VolumeRequest } from '@cloudless/runtime';
+import { makeDirectory } from '@cloudless/system';
 import { groupOf } from '../containers/labels.js';
 import { resolveHostPath, type HostPathRules } from './host-paths.js';
 import { makeBelow } from './make-below.js';
@@ -89,7 +90,7 @@ export class VolumeStore {
     }
     const made = path.join(this.directory, ...steps);
     try {
-      await mkdir(path.dirname(made), { recursive: true, mode: OWN_MODE });
+      await makeDirectory(path.dirname(made), OWN_MODE);
       await mkdir(made);
       await chmod(made, VOLUME_MODE); // whatever the mask of this process is
     } catch (reason) {

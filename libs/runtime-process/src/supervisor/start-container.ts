@@ -1,8 +1,9 @@
 import { spawn } from 'node:child_process';
-import { closeSync, constants as fsConstants, mkdirSync, openSync, rmSync } from 'node:fs';
+import { closeSync, constants as fsConstants, openSync, rmSync } from 'node:fs';
 import { constants } from 'node:os';
 import type { Clock, Log } from '@cloudless/base';
 import { exitReason, type ContainerEndpoint, type ContainerRequest, type ContainerStatus } from '@cloudless/runtime';
+import { makeDirectorySync } from '@cloudless/system';
 import { LogWriter } from '../logs/log-writer.js';
 import { startTokenOf } from '../system/process-identity.js';
 import type { SupervisorSettings } from '../wire/messages.js';
@@ -41,7 +42,7 @@ export async function startContainer(
     env: environmentOf(request, endpoints, { path: deps.settings.path, home }),
     workingDir: request.workingDir ?? home,
   };
-  mkdirSync(home, { recursive: true, mode: 0o700 });
+  makeDirectorySync(home, 0o700);
   try {
     const file = resolveExecutable(request.command, context);
     writeRecord(folder, { format: 1, phase: 'starting' });
