@@ -8,7 +8,7 @@ import {
 import { createApiServer } from '@cloudless/api-server';
 import { errorFields, type Clock, type Log, type Random } from '@cloudless/base';
 import { openClusterState } from '@cloudless/cluster-state';
-import { impossibleLimitsOf, startControllers } from '@cloudless/controllers';
+import { impossibleLimitsOf, startControllers, type RetentionLimits } from '@cloudless/controllers';
 import {
   createMetrics,
   createRpcObserver,
@@ -84,7 +84,7 @@ export async function startCoordinator(config: CoordinatorConfig, machine: Coord
       random,
       log,
       leaseMs: config.leaseMs,
-      auditRetentionMs: config.auditRetentionMs,
+      retention: retentionOf(config),
       meter: metrics,
       tracer,
       ...(config.weights === undefined ? {} : { weights: config.weights }),
@@ -162,10 +162,17 @@ export async function startCoordinator(config: CoordinatorConfig, machine: Coord
 const addressOf: NonNullable<RpcObserverOptions['addressOf']> = ({ contextValues }) =>
   contextValues.get(connectionKey)?.remoteAddress;
 
+function retentionOf(config: CoordinatorConfig): RetentionLimits {
+  const { auditRetentionMs: auditMs, eventRetentionMs: eventMs, auditBytes, eventBytes, requestBytes } = config;
+  return { auditMs, eventMs, auditBytes, eventBytes, requestBytes };
+}
+
 function openStore(config: CoordinatorConfig, { clock, log }: CoordinatorMachine, room: StoreRoom): Promise<StateStore> {
+  const { historyBytes } = config;
   if (config.state === 'memory') {
     log.warn('state is kept in memory only: it is gone when the coordinator stops');
-    return Promise.resolve(createMemoryStateStore({ clock }));
+    return Promise.resolve(createMemoryStateStore({ clock, historyBytes }));
   }
-  return openLmdbStateStore({ directory: config.dataDir, clock, log: log.child({ component: 'store' }), onRoom: room.note });
+  const { dataDir: directory } = config;
+  return openLmdbStateStore({ directory, historyBytes, clock, log: log.child({ component: 'store' }), onRoom: room.note });
 }

@@ -19,7 +19,12 @@ const flags: Readonly<Record<keyof CoordinatorConfig, readonly [string, string]>
   logLevel: ['--log-level <level>', 'error, warn, info or debug (default info)'],
   logFormat: ['--log-format <format>', 'json or pretty (default json)'],
   otlpEndpoint: ['--otlp-endpoint <url>', `receiver of traces, OTLP over HTTP (default $${OTLP_ENDPOINT_VARIABLE}, else none)`],
-  auditRetentionMs: ['--audit-retention <duration>', 'how long audit events are kept, as in 720h (default 720h)'],
+  auditRetentionMs: ['--audit-retention <duration>', 'how long audit records are kept, as in 720h (default 720h)'],
+  eventRetentionMs: ['--event-retention <duration>', 'how long other events are kept (default 720h)'],
+  auditBytes: ['--audit-bytes <size>', 'of audit records that are kept, as in 512Ki or 64Mi (default 16Mi)'],
+  eventBytes: ['--event-bytes <size>', 'of other events that are kept (default 4Mi)'],
+  requestBytes: ['--request-bytes <size>', 'of results kept for retries with a request id (default 64Mi)'],
+  historyBytes: ['--history-bytes <size>', 'of changes kept for watches that are resumed (default 64Mi)'],
   weights: ['--weights <numbers>', 'of the score: locality,reliability,cost,utilisation,network penalty'],
 };
 const names: SettingNames = { flags, envPrefix: 'CLOUDLESS_COORDINATOR_' };

@@ -185,7 +185,7 @@ export class SessionHub implements TunnelRequests {
     if (nodes.status(nodeId).alive) nodes.heard(nodeId);
     else {
       await this.reports.written(nodeId);
-      await writeReturn(this.deps.state, nodeId);
+      await writeReturn(this.deps, nodeId);
       nodes.connected(nodeId);
     }
     nodes.report(nodeId, request.usage?.conditions ?? hello.conditions, request.usage?.usage);
@@ -329,7 +329,7 @@ export class SessionHub implements TunnelRequests {
     this.settleMissing(nodeId, new Set(inventory.keys()));
     // Before any order: what the agent should have and has not is over, and must not be started again.
     await this.reports.written(nodeId);
-    await writeReturn(this.deps.state, nodeId);
+    await writeReturn(this.deps, nodeId);
     if (!this.isCurrent(session)) return;
     // From here to the end in one turn: no loss can come between the orders and the node's being alive.
     for (const order of ordersFor(this.deps, nodeId, session.acknowledged)) this.send(session, order);

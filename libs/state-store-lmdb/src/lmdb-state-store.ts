@@ -4,6 +4,7 @@ import { CloudlessError, type Clock, type Log } from '@cloudless/base';
 import {
   checkHistoryLimit,
   createEngineStore,
+  DEFAULT_HISTORY_BYTES,
   DEFAULT_HISTORY_LIMIT,
   HistoryWindow,
   type StateStore,
@@ -16,7 +17,8 @@ import { lockDirectory } from './directory-lock.js';
 import { isOutOfSpace, noRoomFor } from './lmdb-errors.js';
 import { LmdbStorage } from './lmdb-storage.js';
 import { damagedFile } from './page-file.js';
-import { decodeSegmentKey, FORMAT_VERSION } from './records.js';
+import { FORMAT_VERSION } from './records.js';
+import { readSegments } from './table-reads.js';
 import { openTables, type Tables } from './tables.js';
 
 /** Needs of {@link openLmdbStateStore}. */
@@ -27,6 +29,8 @@ export interface LmdbStateStoreOptions {
   readonly clock: Clock;
   /** Changes retained for watches and older revisions, 1 or more: the oldest beyond it are compacted. Default 100 000. */
   readonly historyLimit?: number;
+  /** Bytes of the data file that these changes take at most, 1 or more: beyond it fewer are retained. Default 64 MiB. */
+  readonly historyBytes?: number;
   /** Default: none. */
   readonly log?: Log;
   /**
@@ -45,8 +49,8 @@ export interface LmdbStateStoreOptions {
  *   disk is full. Nothing was changed then.
  */
 export async function openLmdbStateStore(options: LmdbStateStoreOptions): Promise<StateStore> {
-  const { clock, historyLimit = DEFAULT_HISTORY_LIMIT, log, onRoom, sync = true } = options;
-  checkHistoryLimit(historyLimit);
+  const { clock, historyLimit = DEFAULT_HISTORY_LIMIT, historyBytes = DEFAULT_HISTORY_BYTES, log, onRoom, sync = true } = options;
+  checkHistoryLimit(historyLimit, historyBytes);
   const directory = await prepareDataDirectory(options.directory);
   const lock = await lockDirectory(directory);
   const file = join(directory.path, DATA_FILE);
@@ -54,7 +58,7 @@ export async function openLmdbStateStore(options: LmdbStateStoreOptions): Promis
     if (!(await exists(file))) await createDataFile(directory.path, async () => undefined);
     checkDataFile(file);
     const tables = await openChecked(file, sync);
-    const window = new HistoryWindow(historyLimit, [...tables.history.getKeys()].map(decodeSegmentKey));
+    const window = new HistoryWindow({ changes: historyLimit, bytes: historyBytes }, readSegments(tables));
     const storage = new LmdbStorage(file, tables, window, () => lock.release());
     return createEngineStore({
       storage,
