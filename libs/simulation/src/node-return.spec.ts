@@ -29,6 +29,21 @@ describe('the return of a lost node', () => {
     expect(cluster.state.view().node('node-1')?.value.lost).toBe(false);
   });
 
+  it('emits no second NodeLost when the agent has heartbeats in the place of a session', async () => {
+    let commitDelayMs = 0;
+    const cluster = await clusterOf(2, { commitDelayMs: () => commitDelayMs });
+    const agent = cluster.agents.get('node-1')!;
+    agent.isHeard = false;
+    await cluster.advance(5_000);
+    commitDelayMs = 50;
+    const { value: node } = cluster.state.view().node('node-1')!;
+    const heartbeat = { hello: node.hello!, inventory: { replicas: [], last: true } };
+    await cluster.until(() => Promise.all([cluster.client.heartbeat(heartbeat), cluster.client.heartbeat(heartbeat)]));
+    expect(lossesAndReturns(cluster, 'node-1')).toEqual(['NodeLost', 'NodeReturned']);
+    await cluster.advance(500);
+    expect(lossesAndReturns(cluster, 'node-1')).toEqual(['NodeLost', 'NodeReturned']);
+  });
+
   it('keeps the replicas that wait for their node when commits are slow', async () => {
     let commitDelayMs = 0;
     const cluster = await clusterOf(3, { commitDelayMs: () => commitDelayMs });
