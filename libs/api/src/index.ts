@@ -7,6 +7,7 @@ export { DEFAULTS, disconnectTimesOf, namespaceOf, portNameOf, withDefaults } fr
 export type { DisconnectTimes } from './defaults.js';
 export { traceIdOf } from './trace-parent.js';
 export { codeName, codeOfKind, createErrorInterceptor, fromConnectError, kindOfCode, toConnectError } from './errors.js';
+export { ExecResultJoiner, splitExecResult } from './exec-pieces.js';
 export { hostPortsOf } from './host-ports.js';
 export type { HostPort } from './host-ports.js';
 export { LAST_LINES, toLastLines } from './last-lines.js';
