@@ -11,7 +11,7 @@ import {
   type ContainerStatusResponse,
 } from '../gen/runtime/v1/api_pb.js';
 import { containerIdOf, fromAnnotations, isOwned, ownedBy, type Memory, type Owner } from './labels.js';
-import { toStatus } from './to-status.js';
+import { toStatus, wasNeverStarted } from './to-status.js';
 
 /** One container of ours, as the newest list showed it. */
 export interface Known {
@@ -204,6 +204,7 @@ export class Inventory {
       this.statusOf(runtimeId),
       before?.ip || !hasAddress ? (before?.ip ?? '') : this.ipOf(sandboxId),
     ]);
+    if (answer.status === 'fulfilled' && wasNeverStarted(answer.value.status)) return undefined;
     if (answer.status === 'fulfilled' && ip.status === 'fulfilled') {
       return this.toKnown({ runtimeId, sandboxId, ip: ip.value }, answer.value, container.state);
     }
