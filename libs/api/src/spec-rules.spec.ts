@@ -291,7 +291,7 @@ const SUPPORTED = [
     (name) => `security.${name}`,
   ),
   ...['name', 'mount_path', 'read_only', 'host_path.path', 'named.name'].map((name) => `volumes.${name}`),
-  ...['host_network', 'hostname', 'dns_servers'].map((name) => `network.${name}`),
+  ...['host_network', 'hostname', 'dns_servers', 'extra_hosts.ip', 'extra_hosts.hostnames'].map((name) => `network.${name}`),
   'image_pull.policy',
 ];
 

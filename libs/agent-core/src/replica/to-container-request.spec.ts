@@ -223,6 +223,7 @@ describe('nothing that concerns a container is dropped', () => {
     ]),
     ...['name', 'container_port', 'protocol', 'host_port'].map((name) => [`ports.${name}`, { ports: [{}] }]),
     ...['host_network', 'hostname', 'dns_servers'].map((name) => [`network.${name}`, { network: {} }]),
+    ...['ip', 'hostnames'].map((name) => [`network.extra_hosts.${name}`, { network: { extraHosts: [{}] } }]),
     ['volumes.named.name', { volumes: [{ source: { case: 'named' as const, value: {} } }] }],
     ['volumes.host_path.path', { volumes: [{ source: { case: 'hostPath' as const, value: {} } }] }],
   ]);

@@ -1,4 +1,4 @@
-import { existsSync, mkdirSync } from 'node:fs';
+import { existsSync, mkdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import { create } from '@bufbuild/protobuf';
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
@@ -100,7 +100,23 @@ describe('a start', () => {
     expect(server.only.config.mounts).toMatchObject([
       { containerPath: '/s', hostPath: path.join(emptyOf('r'), 's'), readonly: false, selinuxRelabel: true },
       { containerPath: '/s/d', hostPath: path.join(server.home, 'volumes/named/default/web/db'), readonly: true },
+      { containerPath: '/etc/hosts' },
     ]);
+  });
+
+  it('gives the container a hosts file with its address and name before it starts, removed with all that failed', async () => {
+    const file = path.join(server.logDirectory, aRequest().containerId, 'hosts');
+    let atStart = '';
+    server.overrides.startContainer = () => {
+      atStart = readFileSync(file, 'utf8');
+      throw new ConnectError('no', Code.Unknown);
+    };
+    await server.away();
+    await server.listen();
+    const extraHosts = [{ ip: '192.0.2.10', hostnames: ['db'] }];
+    await expect(start({ network: { hostname: 'web-1', extraHosts } })).rejects.toMatchObject({ kind: 'precondition' });
+    expect(atStart.split('\n').slice(-3)).toEqual(['10.0.0.7\tweb-1', '192.0.2.10\tdb', '']);
+    expect(existsSync(path.dirname(file))).toBe(false);
   });
 
   it.each([
