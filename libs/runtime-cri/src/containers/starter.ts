@@ -9,6 +9,7 @@ import type { GroupVolumes } from '../volumes/group-volumes.js';
 import type { PlannedMount } from '../volumes/mount-paths.js';
 import type { KernelLimits } from './config/resources.js';
 import { asksForUser, checkImageUser } from './config/security.js';
+import { HostsFiles } from './hosts-files.js';
 import { claimHostPorts, type PortRange } from './host-ports.js';
 import type { Images } from './images.js';
 import type { Inventory } from './inventory.js';
@@ -45,8 +46,11 @@ export class Starter {
   private readonly starting = new Map<ContainerId, ContainerRequest>();
   private readonly kernel: KernelLimits = { swap: canLimitSwap(), unifiedPids: isUnified() };
   private readonly pidsLimit = new PidsLimit();
+  private readonly hostsFiles: HostsFiles;
 
-  constructor(private readonly options: StarterOptions) {}
+  constructor(private readonly options: StarterOptions) {
+    this.hostsFiles = new HostsFiles(options.logDirectoryOf);
+  }
 
   /** Whether this container is being made: nobody is to sweep it away. */
   isStarting(containerId: ContainerId): boolean {
@@ -155,18 +159,27 @@ export class Starter {
     const { client, owner, inventory } = this.options;
     const { podSandboxId, config: sandboxConfig } = sandbox;
     const pids = this.pidsOf(request);
-    const config = toContainerConfig(request, owner, { imageRef, mounts, pids, kernel: this.kernel });
+    const hosts = await this.hostsFiles.make(request);
+    const all = hosts === undefined ? mounts : [...mounts, hosts]; // last: /etc may be a volume
+    const config = toContainerConfig(request, owner, { imageRef, mounts: all, pids, kernel: this.kernel });
     const [{ containerId: runtimeId }, ip] = await Promise.all([
       client.slow('CreateContainer', (calls, signal) =>
         calls.createContainer({ podSandboxId, config, sandboxConfig }, { signal }),
       ),
-      request.network?.hostNetwork === true ? '' : inventory.ipOf(podSandboxId),
+      this.addressOf(request, podSandboxId),
     ]);
     await this.startLimited(runtimeId, pids);
     const answer = await inventory.statusOf(runtimeId);
     const pid = pidOf(answer.info);
     if (pid !== undefined && pids !== undefined) await this.holdPids(pid, pids, request);
     return inventory.learn({ runtimeId, sandboxId: podSandboxId, ip }, answer);
+  }
+
+  /** Also writes the hosts file, which needs the address. @returns Empty in the network of the machine. */
+  private async addressOf(request: ContainerRequest, podSandboxId: string): Promise<string> {
+    const ip = request.network?.hostNetwork === true ? '' : await this.options.inventory.ipOf(podSandboxId);
+    await this.hostsFiles.fill(request, ip);
+    return ip;
   }
 
   private async startLimited(containerId: string, pids: number | undefined): Promise<void> {
