@@ -1,2 +1,3 @@
 export { systemClock } from './system-clock.js';
 export { systemRandom } from './system-random.js';
+export { PortReservations } from './port-reservations.js';

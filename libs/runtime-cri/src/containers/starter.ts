@@ -1,6 +1,7 @@
 import { stat } from 'node:fs/promises';
 import { CloudlessError, errorFields, errorKindOf, type ContainerId, type Log } from '@cloudless/base';
 import type { ContainerRequest, ContainerStatus } from '@cloudless/runtime';
+import { PortReservations } from '@cloudless/system';
 import type { CriClient } from '../client/cri-client.js';
 import type { PodSandboxConfig } from '../gen/runtime/v1/api_pb.js';
 import { isUnified, PidsLimit } from '../system/pids-limit.js';
@@ -39,6 +40,8 @@ export interface StarterOptions {
 interface Prepared {
   readonly imageRef: string;
   readonly mounts: readonly PlannedMount[];
+  /** To be called when the container runs, or when the start failed. */
+  readonly releasePorts: () => void;
 }
 
 /** Starts containers, one sandbox each; what fails leaves no trace. */
@@ -46,6 +49,7 @@ export class Starter {
   private readonly starting = new Map<ContainerId, ContainerRequest>();
   private readonly kernel: KernelLimits = { swap: canLimitSwap(), unifiedPids: isUnified() };
   private readonly pidsLimit = new PidsLimit();
+  private readonly reservations = new PortReservations();
   private readonly hostsFiles: HostsFiles;
 
   constructor(private readonly options: StarterOptions) {
@@ -67,7 +71,11 @@ export class Starter {
     try {
       if (await this.isHere(containerId)) throw new IdInUseError(containerId);
       const prepared = await this.prepare(request);
-      return await this.make(request, prepared);
+      try {
+        return await this.make(request, prepared);
+      } finally {
+        prepared.releasePorts();
+      }
     } catch (reason) {
       letGo();
       if (errorKindOf(reason) !== 'unavailable') await this.releaseVolumes(request);
@@ -97,8 +105,9 @@ export class Starter {
     const starting = [...this.starting.values()];
     const before = starting.slice(0, starting.indexOf(request)); // of two for one port the first gets it
     const foreign = (): ReturnType<Sandboxes['foreignPorts']> => sandboxes.foreignPorts();
-    await claimHostPorts(request, { known: inventory.all(), starting: before, processPorts, foreign }, sandboxes);
-    return { imageRef, mounts: await volumes.mountsFor(request) };
+    const mounts = await volumes.mountsFor(request);
+    const others = { known: inventory.all(), starting: before, processPorts, foreign, reservations: this.reservations };
+    return { imageRef, mounts, releasePorts: await claimHostPorts(request, others, sandboxes) };
   }
 
   private async checkProfile(file: string): Promise<void> {
