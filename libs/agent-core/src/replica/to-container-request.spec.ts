@@ -77,6 +77,8 @@ describe('toContainerRequest', () => {
 
   it('shares out CPU time by the default request when none is given', () => {
     expect(toContainerRequest(aStartOrder({ spec: { command: ['a'] } }), place).requests).toEqual({ cpuMillis: 100 });
+    const limited = { command: ['a'], resources: { limits: { cpuMillis: 50 } } };
+    expect(toContainerRequest(aStartOrder({ spec: limited }), place).requests).toEqual({ cpuMillis: 50 });
   });
 
   it('asks for nothing of a container where there is no image', () => {
