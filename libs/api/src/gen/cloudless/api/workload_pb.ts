@@ -373,14 +373,14 @@ export const ResourcesSchema: GenMessage<Resources> = /*@__PURE__*/
  */
 export type ResourceList = Message<"cloudless.api.ResourceList"> & {
   /**
-   * Thousandths of a core. Requests: default 100. The limit of a container is at least 10.
+   * Thousandths of a core. Requests: default 100, or the limit where that is lower. The limit of a container is at least 10.
    *
    * @generated from field: optional int32 cpu_millis = 1;
    */
   cpuMillis?: number | undefined;
 
   /**
-   * Requests: default 64 MiB.
+   * Requests: default 64 MiB, or the limit where that is lower.
    *
    * @generated from field: optional int64 memory_bytes = 2;
    */
