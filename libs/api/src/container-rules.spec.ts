@@ -1,10 +1,11 @@
 import { create, type MessageInitShape } from '@bufbuild/protobuf';
 import {
   ImagePull_Policy as Policy,
+  NetworkSchema,
   Port_Protocol as Protocol,
   WorkloadSpecSchema,
   checkSpec,
-  type NetworkSchema,
+  validateMessage,
   type PortSchema,
   type SecurityContextSchema,
   type VolumeSchema,
@@ -179,7 +180,7 @@ describe('volumes', () => {
 });
 
 describe('network', () => {
-  it.each<{ name: string; network?: NetworkInit; ports?: PortInit[]; says: string }>([
+  it.each<{ name: string; network?: NetworkInit; ports?: PortInit[]; volumes?: VolumeInit[]; says: string }>([
     {
       name: 'a host port twice',
       ports: [
@@ -205,9 +206,50 @@ describe('network', () => {
       says: 'network.dns_servers[1]: "dns.example" is no IP address',
     },
     { name: 'half an address', network: { dnsServers: ['10.0.0'] }, says: 'network.dns_servers[0]: "10.0.0" is no IP address' },
-  ])('refuses $name', ({ network, ports, says }) => {
-    const init: Init = { ...(network === undefined ? {} : { network }), ...(ports === undefined ? {} : { ports }) };
+    {
+      name: 'an extra host whose address is a name',
+      network: {
+        extraHosts: [
+          { ip: '10.0.0.1', hostnames: ['db'] },
+          { ip: 'db', hostnames: ['cache'] },
+        ],
+      },
+      says: 'network.extra_hosts[1].ip: "db" is no IP address',
+    },
+    {
+      name: 'extra hosts where a volume takes the place of their file',
+      network: { extraHosts: [{ ip: '10.0.0.1', hostnames: ['db'] }] },
+      volumes: [{ name: 'hosts', mountPath: '/etc/hosts', source: { case: 'hostPath', value: { path: '/srv/hosts' } } }],
+      says: 'network.extra_hosts: volume "hosts" is mounted at /etc/hosts in place of the file that would have them; leave out one of them',
+    },
+  ])('refuses $name', ({ network, ports, volumes, says }) => {
+    const init: Init = {
+      ...(network === undefined ? {} : { network }),
+      ...(ports === undefined ? {} : { ports }),
+      ...(volumes === undefined ? {} : { volumes }),
+    };
     expect(ofImage(init)).toEqual([`spec.${says}`]);
+  });
+
+  it.each([
+    { name: 'no host name', hostnames: [], says: 'hostnames: must not be empty' },
+    { name: 'a line end in a host name', hostnames: ['db\n10.0.0.9 other'], says: 'hostnames[0]: ' },
+    { name: 'two names in one', hostnames: ['db cache'], says: 'hostnames[0]: ' },
+    { name: 'a comment', hostnames: ['#'], says: 'hostnames[0]: ' },
+    { name: 'an empty label', hostnames: ['a..b'], says: 'hostnames[0]: ' },
+  ])('refuses $name of an extra host', ({ hostnames, says }) => {
+    const network = create(NetworkSchema, { extraHosts: [{ ip: '10.0.0.1', hostnames }] });
+    expect(() => validateMessage(NetworkSchema, network)).toThrow(`extra_hosts[0].${says}`);
+  });
+
+  it('accepts extra hosts with addresses and names of all kinds, also in the network of the node', () => {
+    const extraHosts = [
+      { ip: '10.0.0.1', hostnames: ['db', 'db.internal', 'Old_Name', '1st.example'] },
+      { ip: 'fd00::1', hostnames: ['db'] },
+    ];
+    expect(ofImage({ network: { extraHosts } })).toEqual([]);
+    validateMessage(NetworkSchema, create(NetworkSchema, { extraHosts }));
+    expect(ofImage({ network: { hostNetwork: true, extraHosts } })).toEqual([]);
   });
 
   it('accepts one host port by two protocols, and addresses of both kinds', () => {

@@ -100,22 +100,10 @@ describe('checkSpec', () => {
       message: '200 is below the request of 300',
     },
     {
-      name: 'a CPU limit below the default request',
-      spec: { command: ['a'], resources: { limits: { cpuMillis: 99 } } },
-      field: 'spec.resources.limits.cpu_millis',
-      message: '99 is below the default request of 100; set spec.resources.requests.cpu_millis',
-    },
-    {
       name: 'a memory limit below the request',
       spec: { command: ['a'], resources: { requests: { memoryBytes: 3n }, limits: { memoryBytes: 2n } } },
       field: 'spec.resources.limits.memory_bytes',
       message: '2 is below the request of 3',
-    },
-    {
-      name: 'a memory limit below the default request',
-      spec: { command: ['a'], resources: { limits: { memoryBytes: 1n } } },
-      field: 'spec.resources.limits.memory_bytes',
-      message: '1 is below the default request of 67108864; set spec.resources.requests.memory_bytes',
     },
     {
       name: 'a period under a taint that makes nothing leave',
@@ -167,6 +155,10 @@ describe('checkSpec', () => {
         command: ['a'],
         resources: { requests: { cpuMillis: 5, memoryBytes: 5n }, limits: { cpuMillis: 5, memoryBytes: 5n } },
       },
+    },
+    {
+      name: 'limits below the default requests, of which they take the place',
+      spec: { command: ['a'], resources: { limits: { cpuMillis: 99, memoryBytes: 32n << 20n } } },
     },
     { name: 'limits of 0, which are none', spec: { command: ['a'], resources: { limits: { cpuMillis: 0, memoryBytes: 0n } } } },
     {
@@ -291,7 +283,7 @@ const SUPPORTED = [
     (name) => `security.${name}`,
   ),
   ...['name', 'mount_path', 'read_only', 'host_path.path', 'named.name'].map((name) => `volumes.${name}`),
-  ...['host_network', 'hostname', 'dns_servers'].map((name) => `network.${name}`),
+  ...['host_network', 'hostname', 'dns_servers', 'extra_hosts.ip', 'extra_hosts.hostnames'].map((name) => `network.${name}`),
   'image_pull.policy',
 ];
 

@@ -86,27 +86,22 @@ function* resourceRules({ image, resources }: WorkloadSpec): Generator<Violation
     yield { field: 'spec.resources.limits.cpu_millis', message };
     return;
   }
-  yield* limitRule('cpu_millis', limits?.cpuMillis, requests?.cpuMillis, DEFAULTS.cpuMillis);
-  yield* limitRule('memory_bytes', limits?.memoryBytes, requests?.memoryBytes, DEFAULTS.memoryBytes);
+  yield* limitRule('cpu_millis', limits?.cpuMillis, requests?.cpuMillis);
+  yield* limitRule('memory_bytes', limits?.memoryBytes, requests?.memoryBytes);
   if (requests?.pids !== undefined) {
     const message = 'processes are not reserved, only limited: set spec.resources.limits.pids';
     yield { field: 'spec.resources.requests.pids', message };
   }
 }
 
-/** A limit of 0 is none. */
+/** A limit of 0 is none; a default request is never above the limit. */
 function* limitRule<Amount extends number | bigint>(
   name: string,
   limit: Amount | undefined,
   request: Amount | undefined,
-  defaultRequest: Amount,
 ): Generator<Violation> {
-  if (limit === undefined || limit <= 0 || (request ?? defaultRequest) <= limit) return;
-  const below =
-    request === undefined
-      ? `the default request of ${defaultRequest}; set spec.resources.requests.${name}`
-      : `the request of ${request}`;
-  yield { field: `spec.resources.limits.${name}`, message: `${limit} is below ${below}` };
+  if (limit === undefined || request === undefined || limit <= 0 || request <= limit) return;
+  yield { field: `spec.resources.limits.${name}`, message: `${limit} is below the request of ${request}` };
 }
 
 function* restartRules(spec: WorkloadSpec): Generator<Violation> {

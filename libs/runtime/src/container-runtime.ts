@@ -59,6 +59,14 @@ export interface SecurityRequest {
   readonly runtimeClass?: string;
 }
 
+/** One line of a container's `/etc/hosts`. */
+export interface ExtraHost {
+  /** IPv4 or IPv6. */
+  readonly ip: string;
+  /** At least one; labels of letters, digits, `-` and `_`, separated by dots. */
+  readonly hostnames: readonly string[];
+}
+
 /** The network that a container sees. */
 export interface NetworkRequest {
   /** The machine's own. Needs capability `network.host`. */
@@ -66,6 +74,8 @@ export interface NetworkRequest {
   readonly hostname?: string;
   /** IP addresses; absent: as the machine. */
   readonly dnsServers?: readonly string[];
+  /** Further lines of the container's `/etc/hosts`, after localhost and its own name. */
+  readonly extraHosts?: readonly ExtraHost[];
 }
 
 /** What a start is busy with, for people who wait. */

@@ -9,6 +9,7 @@ export type {
   ExecEvent,
   ExecInput,
   ExecRequest,
+  ExtraHost,
   LogLine,
   LogRequest,
   LogStream,

@@ -311,6 +311,14 @@ const rows: Readonly<Record<string, Row>> = {
   'network.host_network': ofImage({}, { network: { hostNetwork: true } }),
   'network.hostname': ofImage({}, { network: { hostname: 'x' } }),
   'network.dns_servers': ofImage({}, { network: { dnsServers: ['127.0.0.1'] } }),
+  'network.extra_hosts.ip': ofImage(
+    { network: { extraHosts: [{ ip: '192.0.2.1', hostnames: ['db'] }] } },
+    { network: { extraHosts: [{ ip: '192.0.2.2', hostnames: ['db'] }] } },
+  ),
+  'network.extra_hosts.hostnames': ofImage(
+    { network: { extraHosts: [{ ip: '192.0.2.1', hostnames: ['db'] }] } },
+    { network: { extraHosts: [{ ip: '192.0.2.1', hostnames: ['cache'] }] } },
+  ),
   'image_pull.policy': ofImage({}, { imagePull: { policy: 'ALWAYS' } }),
   'image_pull.secret': { ...ofImage({}, { imagePull: { secret: 'x' } }), refused: 'spec.image_pull.secret' },
   ...refusedRows('secrets', {

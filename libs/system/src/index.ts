@@ -2,3 +2,4 @@ export { makeDirectory, makeDirectorySync } from './make-directory.js';
 export { endBySignal, endOnStopSignals, type StopSignal } from './stop-signals.js';
 export { systemClock } from './system-clock.js';
 export { systemRandom } from './system-random.js';
+export { PortReservations } from './port-reservations.js';

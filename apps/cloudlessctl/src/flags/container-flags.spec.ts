@@ -33,6 +33,18 @@ describe('flags of containers', () => {
       flags: ['--host-network', '--hostname', 'a', '--dns', '10.0.0.1', '--dns', '::1'],
       gives: { network: { hostNetwork: true, hostname: 'a', dnsServers: ['10.0.0.1', '::1'] } },
     },
+    {
+      flags: ['--extra-host', 'db:10.0.0.1', '--extra-host', 'cache:::1', '--extra-host', 'db.internal=10.0.0.1'],
+      gives: {
+        network: {
+          extraHosts: [
+            { ip: '10.0.0.1', hostnames: ['db'] },
+            { ip: '::1', hostnames: ['cache'] },
+            { ip: '10.0.0.1', hostnames: ['db.internal'] },
+          ],
+        },
+      },
+    },
     { flags: ['--pids-limit', '50', '--cpu-limit', '0.5'], gives: { resources: { limits: { pids: 50, cpuMillis: 500 } } } },
     {
       flags: ['--port', 'http=8080:80', '--port', '53:53/udp', '--port', '81'],
@@ -79,8 +91,8 @@ describe('flags of containers', () => {
     expect(set?.updateMask?.paths).toEqual(['security.run_as_user', 'security.read_only_root_filesystem']);
     expect(back?.updateMask?.paths).toEqual(['security.read_only_root_filesystem']);
     expect([set?.spec?.security?.readOnlyRootFilesystem, back?.spec?.security?.readOnlyRootFilesystem]).toEqual([true, false]);
-    const none = await updatesBy(['--volume', 'none', '--cap-add', 'none']);
-    expect(none?.updateMask?.paths).toEqual(['volumes', 'security.capabilities_add']);
+    const none = await updatesBy(['--volume', 'none', '--cap-add', 'none', '--extra-host', 'none']);
+    expect(none?.updateMask?.paths).toEqual(['volumes', 'security.capabilities_add', 'network.extra_hosts']);
     expect([none?.spec?.volumes, none?.spec?.security?.capabilitiesAdd]).toEqual([[], []]);
   });
 
@@ -95,6 +107,7 @@ describe('flags of containers', () => {
       flags: ['--user', '1000:1000'],
       says: '--user: expected a numeric id, got "1000:1000"; the group is given by --group',
     },
+    { flags: ['--extra-host', 'db'], says: '--extra-host: expected NAME:ADDRESS, as in db:10.0.0.5, got "db"' },
     { flags: ['--group', '-1'], says: '--group: expected a numeric id, got "-1"' },
     {
       flags: ['--pull', 'allways'],

@@ -31,6 +31,10 @@ export const CONTAINER_FLAGS: readonly SpecFlag[] = [
   { flag: '--hostname', value: 'name', description: 'name of its host', path: 'network.hostname', parse: text },
   { flag: '--dns', value: 'address', description: 'DNS server', path: 'network.dns_servers', repeatable: true, parse: list },
   {
+    ...{ flag: '--extra-host', value: 'name:address', path: 'network.extra_hosts', repeatable: true, parse: extraHosts },
+    description: 'name that the container resolves by its /etc/hosts; none: no such names',
+  },
+  {
     ...{ flag: '--pids-limit', value: 'number', path: 'resources.limits.pids', parse: wholeNumber('--pids-limit') },
     description: 'processes and threads never to exceed',
   },
@@ -43,6 +47,16 @@ export const CONTAINER_SWITCHES: readonly SpecSwitch[] = [
   { flag: '--privileged', description: 'all privileges of the node', path: 'security.privileged' },
   { flag: '--host-network', description: 'the network of the node', path: 'network.host_network' },
 ];
+
+/** Reads `NAME:ADDRESS`, as container engines take it; the name ends at the first colon, the address may have more. */
+function extraHosts(texts: readonly string[]): JsonValue {
+  if (isNone(texts)) return [];
+  return texts.map((given) => {
+    const [, name, ip] = /^([^:=]+)[:=](.+)$/.exec(given) ?? [];
+    if (name !== undefined && ip !== undefined) return { ip, hostnames: [name] };
+    throw usageFailure(`--extra-host: expected NAME:ADDRESS, as in db:10.0.0.5, got ${JSON.stringify(given)}`);
+  });
+}
 
 /** `none` gives the empty list. */
 function capabilities(flag: string, description: string, path: string): SpecFlag {

@@ -26,7 +26,7 @@ describe('what describe shows of a container', () => {
         image: 'nginx',
         imagePull: { policy: Policy.ALWAYS },
         ports: [{ name: 'http', containerPort: 80, hostPort: 8080 }],
-        network: { hostname: 'a', dnsServers: ['::1', '10.0.0.1'] },
+        network: { hostname: 'a', dnsServers: ['::1', '10.0.0.1'], extraHosts: [{ ip: '::2', hostnames: ['db', 'cache'] }] },
         resources: { limits: { memoryBytes: 64n << 20n, pids: 50 } },
         volumes: [
           { mountPath: '/data', source: { case: 'named', value: { name: 'data' } } },
@@ -42,7 +42,7 @@ describe('what describe shows of a container', () => {
     ).toEqual({
       Image: 'nginx, pulled always',
       Ports: 'http=80 (node 8080)',
-      Network: 'host name a, DNS ::1 10.0.0.1',
+      Network: 'host name a, DNS ::1 10.0.0.1, db cache at ::2',
       Limits: 'memory 64Mi, processes 50',
       Volumes: 'data:/data, /tmp (empty), /srv:/www:ro',
       Security:

@@ -54,6 +54,7 @@ export function networkText(network: Network | undefined): string {
     network.hostNetwork ? 'of the node' : '',
     network.hostname === '' ? '' : `host name ${network.hostname}`,
     network.dnsServers.length === 0 ? '' : `DNS ${network.dnsServers.join(' ')}`,
+    ...network.extraHosts.map(({ ip, hostnames }) => `${hostnames.join(' ')} at ${ip}`),
   ];
   return parts.filter((part) => part !== '').join(', ');
 }

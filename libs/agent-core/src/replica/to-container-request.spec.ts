@@ -77,6 +77,8 @@ describe('toContainerRequest', () => {
 
   it('shares out CPU time by the default request when none is given', () => {
     expect(toContainerRequest(aStartOrder({ spec: { command: ['a'] } }), place).requests).toEqual({ cpuMillis: 100 });
+    const limited = { command: ['a'], resources: { limits: { cpuMillis: 50 } } };
+    expect(toContainerRequest(aStartOrder({ spec: limited }), place).requests).toEqual({ cpuMillis: 50 });
   });
 
   it('asks for nothing of a container where there is no image', () => {
@@ -223,6 +225,7 @@ describe('nothing that concerns a container is dropped', () => {
     ]),
     ...['name', 'container_port', 'protocol', 'host_port'].map((name) => [`ports.${name}`, { ports: [{}] }]),
     ...['host_network', 'hostname', 'dns_servers'].map((name) => [`network.${name}`, { network: {} }]),
+    ...['ip', 'hostnames'].map((name) => [`network.extra_hosts.${name}`, { network: { extraHosts: [{}] } }]),
     ['volumes.named.name', { volumes: [{ source: { case: 'named' as const, value: {} } }] }],
     ['volumes.host_path.path', { volumes: [{ source: { case: 'hostPath' as const, value: {} } }] }],
   ]);

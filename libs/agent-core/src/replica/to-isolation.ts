@@ -100,10 +100,11 @@ function known<Value>(what: string, text: string, value: Value | undefined): Val
   return value;
 }
 
-function toNetworkRequest({ hostNetwork, hostname, dnsServers }: Network): NetworkRequest {
+function toNetworkRequest({ hostNetwork, hostname, dnsServers, extraHosts }: Network): NetworkRequest {
   return {
     ...(hostNetwork ? { hostNetwork } : {}),
     ...(hostname === '' ? {} : { hostname }),
     ...(dnsServers.length === 0 ? {} : { dnsServers }),
+    ...(extraHosts.length === 0 ? {} : { extraHosts: extraHosts.map(({ ip, hostnames }) => ({ ip, hostnames })) }),
   };
 }

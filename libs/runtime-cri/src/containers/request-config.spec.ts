@@ -150,6 +150,29 @@ describe('what is refused', () => {
       says: 'network.hostname: in the network of the',
     },
     { parts: { network: { hostname: 'a b' } }, kind: 'invalid', says: 'network.hostname: "a b" is no DNS label' },
+    {
+      parts: { network: { extraHosts: [{ ip: 'db', hostnames: ['db'] }] } },
+      kind: 'invalid',
+      says: 'network.extraHosts: "db" is no IP',
+    },
+    {
+      parts: { network: { extraHosts: [{ ip: '::1', hostnames: [] }] } },
+      kind: 'invalid',
+      says: 'network.extraHosts: ::1 needs a',
+    },
+    {
+      parts: { network: { extraHosts: [{ ip: '::1', hostnames: ['db', 'a\nb'] }] } },
+      kind: 'invalid',
+      says: 'network.extraHosts: "a\\nb" is no host name',
+    },
+    {
+      parts: {
+        network: { extraHosts: [{ ip: '::1', hostnames: ['db'] }] },
+        volumes: [{ ...hostPath, mountPath: '/etc//hosts' }],
+      },
+      kind: 'invalid',
+      says: 'network.extraHosts: a volume is mounted at /etc/hosts',
+    },
     { parts: { network: { dnsServers: ['one'] } }, kind: 'invalid', says: 'network.dnsServers: "one" is no IP address' },
     {
       parts: { network: { hostNetwork: true }, ports: [{ ...tcp, hostPort: 8080 }] },

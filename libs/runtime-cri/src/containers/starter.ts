@@ -1,6 +1,7 @@
 import { stat } from 'node:fs/promises';
 import { CloudlessError, errorFields, errorKindOf, type ContainerId, type Log } from '@cloudless/base';
 import type { ContainerRequest, ContainerStatus } from '@cloudless/runtime';
+import { PortReservations } from '@cloudless/system';
 import type { CriClient } from '../client/cri-client.js';
 import type { PodSandboxConfig } from '../gen/runtime/v1/api_pb.js';
 import { isUnified, PidsLimit } from '../system/pids-limit.js';
@@ -9,6 +10,7 @@ import type { GroupVolumes } from '../volumes/group-volumes.js';
 import type { PlannedMount } from '../volumes/mount-paths.js';
 import type { KernelLimits } from './config/resources.js';
 import { asksForUser, checkImageUser } from './config/security.js';
+import { HostsFiles } from './hosts-files.js';
 import { claimHostPorts, type PortRange } from './host-ports.js';
 import type { Images } from './images.js';
 import type { Inventory } from './inventory.js';
@@ -38,6 +40,8 @@ export interface StarterOptions {
 interface Prepared {
   readonly imageRef: string;
   readonly mounts: readonly PlannedMount[];
+  /** To be called when the container runs, or when the start failed. */
+  readonly releasePorts: () => void;
 }
 
 /** Starts containers, one sandbox each; what fails leaves no trace. */
@@ -45,8 +49,12 @@ export class Starter {
   private readonly starting = new Map<ContainerId, ContainerRequest>();
   private readonly kernel: KernelLimits = { swap: canLimitSwap(), unifiedPids: isUnified() };
   private readonly pidsLimit = new PidsLimit();
+  private readonly reservations = new PortReservations();
+  private readonly hostsFiles: HostsFiles;
 
-  constructor(private readonly options: StarterOptions) {}
+  constructor(private readonly options: StarterOptions) {
+    this.hostsFiles = new HostsFiles(options.logDirectoryOf);
+  }
 
   /** Whether this container is being made: nobody is to sweep it away. */
   isStarting(containerId: ContainerId): boolean {
@@ -63,7 +71,11 @@ export class Starter {
     try {
       if (await this.isHere(containerId)) throw new IdInUseError(containerId);
       const prepared = await this.prepare(request);
-      return await this.make(request, prepared);
+      try {
+        return await this.make(request, prepared);
+      } finally {
+        prepared.releasePorts();
+      }
     } catch (reason) {
       letGo();
       if (errorKindOf(reason) !== 'unavailable') await this.releaseVolumes(request);
@@ -93,8 +105,9 @@ export class Starter {
     const starting = [...this.starting.values()];
     const before = starting.slice(0, starting.indexOf(request)); // of two for one port the first gets it
     const foreign = (): ReturnType<Sandboxes['foreignPorts']> => sandboxes.foreignPorts();
-    await claimHostPorts(request, { known: inventory.all(), starting: before, processPorts, foreign }, sandboxes);
-    return { imageRef, mounts: await volumes.mountsFor(request) };
+    const mounts = await volumes.mountsFor(request);
+    const others = { known: inventory.all(), starting: before, processPorts, foreign, reservations: this.reservations };
+    return { imageRef, mounts, releasePorts: await claimHostPorts(request, others, sandboxes) };
   }
 
   private async checkProfile(file: string): Promise<void> {
@@ -155,18 +168,27 @@ export class Starter {
     const { client, owner, inventory } = this.options;
     const { podSandboxId, config: sandboxConfig } = sandbox;
     const pids = this.pidsOf(request);
-    const config = toContainerConfig(request, owner, { imageRef, mounts, pids, kernel: this.kernel });
+    const hosts = await this.hostsFiles.make(request);
+    const all = hosts === undefined ? mounts : [...mounts, hosts]; // last: /etc may be a volume
+    const config = toContainerConfig(request, owner, { imageRef, mounts: all, pids, kernel: this.kernel });
     const [{ containerId: runtimeId }, ip] = await Promise.all([
       client.slow('CreateContainer', (calls, signal) =>
         calls.createContainer({ podSandboxId, config, sandboxConfig }, { signal }),
       ),
-      request.network?.hostNetwork === true ? '' : inventory.ipOf(podSandboxId),
+      this.addressOf(request, podSandboxId),
     ]);
     await this.startLimited(runtimeId, pids);
     const answer = await inventory.statusOf(runtimeId);
     const pid = pidOf(answer.info);
     if (pid !== undefined && pids !== undefined) await this.holdPids(pid, pids, request);
     return inventory.learn({ runtimeId, sandboxId: podSandboxId, ip }, answer);
+  }
+
+  /** Also writes the hosts file, which needs the address. @returns Empty in the network of the machine. */
+  private async addressOf(request: ContainerRequest, podSandboxId: string): Promise<string> {
+    const ip = request.network?.hostNetwork === true ? '' : await this.options.inventory.ipOf(podSandboxId);
+    await this.hostsFiles.fill(request, ip);
+    return ip;
   }
 
   private async startLimited(containerId: string, pids: number | undefined): Promise<void> {

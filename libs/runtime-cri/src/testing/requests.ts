@@ -94,9 +94,11 @@ const ports = fc
     })),
   );
 const dnsServers = fc.array(fc.oneof(fc.ipV4(), fc.ipV6()), { maxLength: 3 });
+const hostnames = fc.array(fc.domain(), { minLength: 1, maxLength: 3 });
+const extraHosts = fc.array(fc.record({ ip: fc.oneof(fc.ipV4(), fc.ipV6()), hostnames }), { maxLength: 3 });
 const network: fc.Arbitrary<NetworkRequest> = fc.oneof(
-  some<NetworkRequest>({ hostname: name, dnsServers } as never),
-  fc.record({ hostNetwork: fc.constant(true), dnsServers }),
+  some<NetworkRequest>({ hostname: name, dnsServers, extraHosts } as never),
+  fc.record({ hostNetwork: fc.constant(true), dnsServers, extraHosts }),
 );
 
 /** Any request that a node that can do all takes. */

@@ -43,7 +43,8 @@ export function isWithin(place: string, directory: string): boolean {
   return directory === '/' || place === directory || place.startsWith(`${directory}/`);
 }
 
-function straight(text: string): string {
+/** A path without needless steps and slashes. */
+export function straight(text: string): string {
   return posix
     .normalize(text)
     .replace(/(?<=.)\/$/, '')

@@ -53,7 +53,7 @@ export class Supervisor {
     const onExit = (container: ManagedContainer): void => this.exited(container);
     for (const container of adoptContainers({ directory, clock, log, bootId: this.bootId, settings: LOG_DEFAULTS, onExit })) {
       this.containers.set(container.status.containerId, container);
-      if (container.isRunning) this.ports.hold(container.ports);
+      if (container.isRunning) await this.ports.hold(container.ports);
     }
     this.look();
   }
