@@ -37,6 +37,12 @@ describe('what needs a container', () => {
     { field: 'spec.network', spec: { network: { hostname: 'a' } } },
     { field: 'spec.image_pull', spec: { imagePull: { policy: Policy.NEVER } } },
     { field: 'spec.image_pull', spec: { imagePull: { secret: 'x' } } },
+    { field: 'spec.image_pull', spec: { imagePull: { platform: 'linux/amd64' } } },
+    { field: 'spec.init', spec: { init: false } },
+    { field: 'spec.shm_size_bytes', spec: { shmSizeBytes: 1n } },
+    { field: 'spec.ulimits', spec: { ulimits: [{ name: 'nofile', soft: 5n }] } },
+    { field: 'spec.sysctls', spec: { sysctls: { 'net.ipv4.tcp_fin_timeout': '10' } } },
+    { field: 'spec.devices', spec: { devices: [{ hostPath: '/dev/fuse' }] } },
     { field: 'spec.ports[1].host_port', spec: { ports: [{ containerPort: 1 }, { containerPort: 2, hostPort: 2 }] } },
   ])('$field is refused for a process', ({ field, spec }) => {
     expect(problemsOf({ command: ['serve'], ...spec })).toEqual([`${field}: needs a container: set image`]);

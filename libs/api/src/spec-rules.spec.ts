@@ -400,8 +400,9 @@ describe('refuseUnsupported', () => {
 
   it('depends on the refused leaves, and on exclusiveness, alone: without them any spec passes', () => {
     const refused = leaves.filter(({ path }) => !SUPPORTED.includes(path)).map(({ path }) => path);
-    const inLists = /^(ports|placement\.tolerations|volumes|secrets|rollout\.steps)\./;
-    const wholes = ['volumes', 'secrets', 'rollout.steps', 'ports', 'placement.tolerations', 'priority', 'disconnect'];
+    const inLists = /^(ports|placement\.tolerations|volumes|secrets|rollout\.steps|ulimits|devices)\./;
+    const lists = ['volumes', 'secrets', 'rollout.steps', 'ports', 'placement.tolerations', 'ulimits', 'devices'];
+    const wholes = [...lists, 'priority', 'disconnect'];
     const clearable = [...refused.filter((path) => !inLists.test(path)), ...wholes];
     fc.assert(
       fc.property(arbMessage(WorkloadSpecSchema), (spec) => {

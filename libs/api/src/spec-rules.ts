@@ -6,7 +6,14 @@ import { isImageReference } from './image-reference.js';
 import { modeRules } from './mode-rules.js';
 import { probeRules } from './probe-rules.js';
 import { rolloutRules } from './rollout-rules.js';
-import { Disconnect_Mode, RestartPolicy_Policy, Taint_Effect, type ResourceList, type WorkloadSpec } from './gen.js';
+import {
+  Disconnect_Mode,
+  RestartPolicy_Policy,
+  Taint_Effect,
+  Volume_EmptyDir_Medium as Medium,
+  type ResourceList,
+  type WorkloadSpec,
+} from './gen.js';
 
 /**
  * Rules over several fields of a spec, which its proto cannot say.
@@ -171,10 +178,7 @@ function unsupportedFields(spec: WorkloadSpec): string[] {
   const { resources } = spec;
   const checks: readonly (readonly [string, boolean])[] = [
     ['spec.priority (over 100 would preempt)', (spec.priority ?? DEFAULTS.priority) > 100],
-    ...spec.volumes.map(({ source }, index) => {
-      const isSized = source.case === 'emptyDir' && source.value.sizeLimitBytes !== 0n;
-      return [`spec.volumes[${index}].empty_dir.size_limit_bytes`, isSized] as const;
-    }),
+    ...containerChecks(spec),
     // A container runtime ends nothing by itself, so a replica that is cut off could go on beside its replacement.
     ['spec.disconnect.mode (EXCLUSIVE of a container)', spec.image !== '' && spec.disconnect?.mode === Disconnect_Mode.EXCLUSIVE],
     ['spec.image_pull.secret', (spec.imagePull?.secret ?? '') !== ''],
@@ -183,6 +187,30 @@ function unsupportedFields(spec: WorkloadSpec): string[] {
     ...resourceChecks('spec.resources.limits', resources?.limits),
   ];
   return checks.filter(([, refused]) => refused).map(([field]) => field);
+}
+
+/** What users of containers know from elsewhere. */
+function containerChecks(spec: WorkloadSpec): readonly (readonly [string, boolean])[] {
+  const { security } = spec;
+  return [
+    ...spec.volumes.flatMap(({ source }, index): readonly (readonly [string, boolean])[] => {
+      if (source.case !== 'emptyDir') return [];
+      const path = `spec.volumes[${index}].empty_dir`;
+      return [
+        [`${path}.size_limit_bytes`, source.value.sizeLimitBytes !== 0n],
+        [`${path}.medium`, source.value.medium !== Medium.DISK],
+      ];
+    }),
+    ['spec.init', spec.init !== undefined],
+    ['spec.shm_size_bytes', spec.shmSizeBytes !== 0n],
+    ['spec.ulimits', spec.ulimits.length > 0],
+    ['spec.sysctls', Object.keys(spec.sysctls).length > 0],
+    ['spec.devices', spec.devices.length > 0],
+    ['spec.security.user', (security?.user ?? '') !== ''],
+    ['spec.security.supplemental_groups', (security?.supplementalGroups ?? []).length > 0],
+    ['spec.security.fs_group', security?.fsGroup !== undefined],
+    ['spec.image_pull.platform', (spec.imagePull?.platform ?? '') !== ''],
+  ];
 }
 
 function resourceChecks(path: string, list: ResourceList | undefined): readonly (readonly [string, boolean])[] {
