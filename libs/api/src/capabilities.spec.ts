@@ -40,6 +40,8 @@ describe('capabilitiesOf', () => {
       given: { image: 'a', disconnect: { mode: Mode.EXCLUSIVE } },
       needs: ['runtime.cri', 'cri.disconnect.exclusive'],
     },
+    { name: 'an init process', given: { image: 'a', init: true }, needs: ['runtime.cri', 'container.init'] },
+    { name: 'no init process', given: { image: 'a', init: false }, needs: ['runtime.cri'] },
     { name: 'requests', given: { image: 'a', resources: { requests: { cpuMillis: 5 } } }, needs: ['runtime.cri'] },
     { name: 'a port', given: { image: 'a', ports: [{ containerPort: 80 }] }, needs: ['runtime.cri'] },
     {

@@ -99,6 +99,11 @@ export interface ContainerRequest {
   readonly volumes?: readonly VolumeRequest[];
   readonly security?: SecurityRequest;
   readonly network?: NetworkRequest;
+  /**
+   * An init process reaps orphans as the first process of the container. Default true where the runtime can; written out as true it
+   * needs capability `container.init`.
+   */
+  readonly init?: boolean;
   /** Ends the container unless it is renewed; absent: it runs without end. Needs capability `disconnect.exclusive`. */
   readonly lease?: ContainerLease;
 }

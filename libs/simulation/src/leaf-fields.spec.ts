@@ -312,7 +312,7 @@ const rows: Readonly<Record<string, Row>> = {
     ...ofVolume({}, { emptyDir: { medium: 'MEMORY' } }),
     refused: 'spec.volumes[0].empty_dir.medium',
   },
-  init: { ...ofImage({}, { init: false }), refused: 'spec.init' },
+  init: ofImage({}, { init: false }),
   shm_size_bytes: { ...ofImage({}, { shmSizeBytes: '1048576' }), refused: 'spec.shm_size_bytes' },
   'ulimits.name': { ...ofImage({}, { ulimits: [{ name: 'nofile', soft: '1024' }] }), refused: 'spec.ulimits' },
   'ulimits.soft': { ...ofImage({}, { ulimits: [{ name: 'nofile', soft: '1024' }] }), refused: 'spec.ulimits' },

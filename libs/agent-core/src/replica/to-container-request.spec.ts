@@ -196,7 +196,7 @@ const READ_ELSEWHERE: Readonly<Record<string, RegExp>> = {
   'the rollout': /^(replicas|restarted_at|rollout\..*)$/,
   toReplicaPlan: /^(restart\..*|termination_grace_period|pre_stop_delay|disconnect\..*|(liveness|readiness|startup)_probe\..*)$/,
   'nobody, for the API refuses them':
-    /^(resources\.(requests|limits)\.(storage_bytes|bandwidth_bps|gpus)|resources\.requests\.pids|volumes\.empty_dir\..*|secrets\..*|image_pull\.(secret|platform)|init|shm_size_bytes|ulimits\..*|sysctls|devices\..*|security\.(user|supplemental_groups|fs_group))$/,
+    /^(resources\.(requests|limits)\.(storage_bytes|bandwidth_bps|gpus)|resources\.requests\.pids|volumes\.empty_dir\..*|secrets\..*|image_pull\.(secret|platform)|shm_size_bytes|ulimits\..*|sysctls|devices\..*|security\.(user|supplemental_groups|fs_group))$/,
 };
 
 describe('nothing that concerns a container is dropped', () => {
