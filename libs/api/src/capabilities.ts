@@ -29,6 +29,7 @@ export function capabilitiesOf(
   return [
     'runtime.cri',
     ...limits,
+    ...(template.init === true ? ['container.init'] : []),
     ...networkOf(template),
     ...volumesOf(template),
     ...(template.security === undefined ? [] : securityOf(template.security)),

@@ -201,7 +201,6 @@ function containerChecks(spec: WorkloadSpec): readonly (readonly [string, boolea
         [`${path}.medium`, source.value.medium !== Medium.DISK],
       ];
     }),
-    ['spec.init', spec.init !== undefined],
     ['spec.shm_size_bytes', spec.shmSizeBytes !== 0n],
     ['spec.ulimits', spec.ulimits.length > 0],
     ['spec.sysctls', Object.keys(spec.sysctls).length > 0],

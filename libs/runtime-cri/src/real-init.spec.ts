@@ -1,7 +1,8 @@
+import { writeFileSync } from 'node:fs';
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
-import type { ContainerRequest, ContainerStatus } from '@cloudless/runtime';
+import type { ContainerEvent, ContainerRequest, ContainerStatus } from '@cloudless/runtime';
 import { commandsIn } from './exec/exec-processes.js';
-import { pidNamespaceOf, readProcesses } from './system/host-processes.js';
+import { commandLineOf, pidNamespaceOf, readProcesses } from './system/host-processes.js';
 import { execIn, requestOf, startIdle } from './testing/real-commands.js';
 import { openRealCriMachine, until, WHY_NOT, type RealCriMachine } from './testing/real-cri-machine.js';
 
@@ -60,18 +61,21 @@ describeReal(`the first process of a container${WHY_NOT === undefined ? '' : ` (
   });
 
   it('lets nothing outlive the own process', async () => {
-    const { containerId, pid = 0 } = await start(
-      'sleep 3600 & (setsid sleep 3600 &); read x < /dev/null; mkfifo /go; read x < /go',
-    );
+    const script = 'sleep 3601 & (setsid sleep 3601 &); mkfifo /go; read x < /go; exit 3';
+    const stop = new AbortController();
+    const events = machine.runtime.events(stop.signal)[Symbol.asyncIterator]();
+    const { containerId, pid = 0 } = await start(script);
     const namespace = pidNamespaceOf(pid);
-    const others = (): readonly string[] =>
-      readProcesses().flatMap((each) => (pidNamespaceOf(each.pid) === namespace && each.pid !== pid ? [String(each.pid)] : []));
-    await until(() => others().length >= 2);
-    await execIn(machine.runtime, containerId, 'until [ -p /go ]; do sleep 0.02; done; echo > /go');
-    await until(() => others().length <= 1); // the process that holds the sandbox
-    await machine.runtime.stop(containerId, 0);
-    await machine.runtime.remove(containerId);
-    await until(() => others().length === 0);
+    const left = (): number =>
+      readProcesses().filter((each) => pidNamespaceOf(each.pid) === namespace && commandLineOf(each.pid).includes('3601')).length;
+    await until(() => left() === 2);
+    writeFileSync(`/proc/${pid}/root/go`, 'go\n');
+    for (;;) {
+      const { kind, status } = ((await events.next()) as IteratorYieldResult<ContainerEvent>).value;
+      if (kind === 'exited' && status.containerId === containerId) break;
+    }
+    await until(() => left() === 0);
+    stop.abort();
   });
 
   it('is no command that somebody runs in the container', async () => {

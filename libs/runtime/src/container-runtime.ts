@@ -23,11 +23,17 @@ export interface VolumeRequest {
   readonly readOnly: boolean;
   readonly source:
     /** Empty for the first container of its group, then as the one before left it; goes with the last of the group. */
-    | { readonly kind: 'emptyDir' }
+    | { readonly kind: 'emptyDir'; readonly memory?: MemoryRequest }
     /** What is there on the machine. Needs capability `volumes.hostpath`. */
     | { readonly kind: 'hostPath'; readonly path: string }
     /** Kept on the machine under these names until somebody removes it; made when missing. Each part is a DNS label. */
     | { readonly kind: 'named'; readonly namespace: string; readonly workload: string; readonly name: string };
+}
+
+/** Files in memory instead of on disk; what is in them counts as memory of the container. Needs capability `volumes.memory`. */
+export interface MemoryRequest {
+  /** Absent: half of the machine's memory. */
+  readonly sizeBytes?: number;
 }
 
 /** Profiles of seccomp and AppArmor: the runtime's own, none, or one that the machine has (a path, or a name for AppArmor). */
@@ -104,6 +110,8 @@ export interface ContainerRequest {
    * needs capability `container.init`.
    */
   readonly init?: boolean;
+  /** Size of /dev/shm, empty at each start; absent: the runtime's own. Needs capability `container.shm`. */
+  readonly shmSizeBytes?: number;
   /** Ends the container unless it is renewed; absent: it runs without end. Needs capability `disconnect.exclusive`. */
   readonly lease?: ContainerLease;
 }

@@ -20,19 +20,20 @@ import type {
 } from '@cloudless/runtime';
 
 /** The part of a request that only containers have: what the API accepts with an image alone. */
-export type Isolation = Pick<ContainerRequest, 'imagePull' | 'volumes' | 'security' | 'network'>;
+export type Isolation = Pick<ContainerRequest, 'imagePull' | 'volumes' | 'security' | 'network' | 'init'>;
 
 /**
  * Where an image comes from, and what its container sees of the node.
  * @throws kind `invalid` for texts that the API would not have accepted.
  */
 export function toIsolation(spec: WorkloadSpec, owner: Pick<StartOrder, 'namespace' | 'workload'>): Isolation {
-  const { image, imagePull, volumes, security, network } = spec;
+  const { image, imagePull, volumes, security, network, init } = spec;
   return {
     ...(image === '' ? {} : { imagePull: toPullPolicy(imagePull?.policy ?? Policy.IF_NOT_PRESENT) }),
     ...(volumes.length === 0 ? {} : { volumes: volumes.map((volume) => toVolumeRequest(volume, owner)) }),
     ...(security === undefined ? {} : { security: toSecurityRequest(security) }),
     ...(network === undefined ? {} : { network: toNetworkRequest(network) }),
+    ...(init === undefined ? {} : { init }),
   };
 }
 

@@ -12,6 +12,7 @@ export interface Permissions {
 /** What every runtime that speaks the interface gives. */
 const ALWAYS = [
   'runtime.cri',
+  'container.init',
   'exec.tty',
   'ports.host',
   'network.host',

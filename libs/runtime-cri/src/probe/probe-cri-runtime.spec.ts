@@ -80,6 +80,7 @@ describe('capabilities', () => {
   const all = { apparmor: true, selinux: true, controllers: new Set(['cpu', 'memory', 'pids']) };
   const none = { apparmor: false, selinux: false, controllers: new Set<string>() };
   const plain = [
+    'container.init',
     'exec.tty',
     'network.host',
     'ports.host',

@@ -4,7 +4,7 @@ import type { ContainerRequest, NetworkRequest, SecurityProfile, SecurityRequest
 
 /** Capabilities of a node that can do all. */
 export const EVERYTHING: readonly string[] = [
-  ...['limits.cpu', 'limits.memory', 'limits.pids', 'volumes.hostpath'],
+  ...['limits.cpu', 'limits.memory', 'limits.pids', 'volumes.hostpath', 'container.init'],
   ...['security.apparmor', 'security.selinux', 'security.privileged', 'runtime-class.runsc', 'runtime-class.kata'],
 ];
 
@@ -119,6 +119,7 @@ export const arbRequest: fc.Arbitrary<ContainerRequest> = fc
       volumes: onePlaceEach,
       security,
       network,
+      init: fc.boolean(),
     },
     { requiredKeys: ['labels', 'command', 'args', 'env', 'ports', 'limits'] },
   )

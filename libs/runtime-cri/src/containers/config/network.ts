@@ -39,10 +39,17 @@ export function checkNetwork({ network = {}, ports }: ContainerRequest): void {
   }
 }
 
-/** Own network for the sandbox, unless that of the machine is asked for; own processes for the container. */
-export function namespacesOf({ network }: ContainerRequest): MessageInitShape<typeof NamespaceOptionSchema> {
+/**
+ * Own network for the sandbox, unless that of the machine is asked for. With an init process the container shares the process ids
+ * of its sandbox, whose own process is the first and reaps orphans: a sandbox has one container, so nobody else is there.
+ */
+export function namespacesOf({ network, init = true }: ContainerRequest): MessageInitShape<typeof NamespaceOptionSchema> {
   const isHost = network?.hostNetwork === true;
-  return { network: isHost ? NamespaceMode.NODE : NamespaceMode.POD, pid: NamespaceMode.CONTAINER, ipc: NamespaceMode.POD };
+  return {
+    network: isHost ? NamespaceMode.NODE : NamespaceMode.POD,
+    pid: init ? NamespaceMode.POD : NamespaceMode.CONTAINER,
+    ipc: NamespaceMode.POD,
+  };
 }
 
 /** The ports of the machine that a container takes: in the machine's network all it declares. */
