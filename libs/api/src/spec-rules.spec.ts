@@ -394,7 +394,7 @@ describe('refuseUnsupported', () => {
       secrets: [{}],
     });
     expect(refusalOf(spec)).toBe(
-      'spec.volumes[1].empty_dir.size_limit_bytes, spec.image_pull.secret, spec.secrets: not supported in this version; leave them out',
+      'spec.volumes[1].empty_dir.size_limit_bytes (of a directory on disk: with medium MEMORY it holds), spec.image_pull.secret, spec.secrets: not supported in this version; leave them out',
     );
   });
 

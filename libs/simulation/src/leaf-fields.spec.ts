@@ -155,7 +155,7 @@ const ofVolume = (before: JsonObject, after: JsonObject): Row => {
   const volume = {
     name: 'data',
     mountPath: '/data',
-    ...('hostPath' in before || 'named' in before ? {} : { emptyDir: {} }),
+    ...('hostPath' in before || 'named' in before || 'emptyDir' in before ? {} : { emptyDir: {} }),
     ...before,
   };
   return ofImage({ volumes: [volume] }, { volumes: [{ ...volume, ...after }] });
@@ -304,16 +304,13 @@ const rows: Readonly<Record<string, Row>> = {
   'volumes.read_only': ofVolume({}, { readOnly: true }),
   'volumes.host_path.path': ofVolume({ hostPath: { path: '/srv' } }, { hostPath: { path: '/etc' } }),
   'volumes.named.name': ofVolume({ named: { name: 'data' } }, { named: { name: 'other' } }),
-  'volumes.empty_dir.size_limit_bytes': {
-    ...ofVolume({}, { emptyDir: { sizeLimitBytes: '1' } }),
-    refused: 'spec.volumes[0].empty_dir.size_limit_bytes',
-  },
-  'volumes.empty_dir.medium': {
-    ...ofVolume({}, { emptyDir: { medium: 'MEMORY' } }),
-    refused: 'spec.volumes[0].empty_dir.medium',
-  },
+  'volumes.empty_dir.size_limit_bytes': ofVolume(
+    { emptyDir: { medium: 'MEMORY' } },
+    { emptyDir: { medium: 'MEMORY', sizeLimitBytes: '1' } },
+  ),
+  'volumes.empty_dir.medium': ofVolume({}, { emptyDir: { medium: 'MEMORY' } }),
   init: ofImage({}, { init: false }),
-  shm_size_bytes: { ...ofImage({}, { shmSizeBytes: '1048576' }), refused: 'spec.shm_size_bytes' },
+  shm_size_bytes: ofImage({}, { shmSizeBytes: '1048576' }),
   'ulimits.name': { ...ofImage({}, { ulimits: [{ name: 'nofile', soft: '1024' }] }), refused: 'spec.ulimits' },
   'ulimits.soft': { ...ofImage({}, { ulimits: [{ name: 'nofile', soft: '1024' }] }), refused: 'spec.ulimits' },
   'ulimits.hard': { ...ofImage({}, { ulimits: [{ name: 'nofile', hard: '1024' }] }), refused: 'spec.ulimits' },

@@ -3,6 +3,7 @@ import { toContainerId } from '@cloudless/base';
 import {
   ImagePull_Policy,
   Port_Protocol,
+  Volume_EmptyDir_Medium as Medium,
   WorkloadSpecSchema,
   updateSpec,
   type SecurityContextSchema,
@@ -112,6 +113,21 @@ describe('toContainerRequest', () => {
     ]);
   });
 
+  it.each([
+    { given: { sizeLimitBytes: 5n }, limit: 7n, memory: { sizeBytes: 5 } },
+    { given: {}, limit: 7n, memory: { sizeBytes: 7 } },
+    { given: {}, limit: 0n, memory: {} },
+  ])('limits an empty directory in memory: $given with a memory limit of $limit', ({ given, limit, memory }) => {
+    const spec = create(WorkloadSpecSchema, {
+      ...{ image: 'a', shmSizeBytes: 9n, resources: { limits: { memoryBytes: limit } } },
+      volumes: [{ name: 'v', mountPath: '/v', source: { case: 'emptyDir', value: { medium: Medium.MEMORY, ...given } } }],
+    });
+    expect(toContainerRequest(aStartOrder({ spec }), place)).toMatchObject({
+      shmSizeBytes: 9,
+      volumes: [{ source: { kind: 'emptyDir', memory } }],
+    });
+  });
+
   it.each<{ name: string; security: MessageInitShape<typeof SecurityContextSchema>; asks: object }>([
     { name: 'nothing', security: {}, asks: {} },
     {
@@ -196,7 +212,7 @@ const READ_ELSEWHERE: Readonly<Record<string, RegExp>> = {
   'the rollout': /^(replicas|restarted_at|rollout\..*)$/,
   toReplicaPlan: /^(restart\..*|termination_grace_period|pre_stop_delay|disconnect\..*|(liveness|readiness|startup)_probe\..*)$/,
   'nobody, for the API refuses them':
-    /^(resources\.(requests|limits)\.(storage_bytes|bandwidth_bps|gpus)|resources\.requests\.pids|volumes\.empty_dir\..*|secrets\..*|image_pull\.(secret|platform)|shm_size_bytes|ulimits\..*|sysctls|devices\..*|security\.(user|supplemental_groups|fs_group))$/,
+    /^(resources\.(requests|limits)\.(storage_bytes|bandwidth_bps|gpus)|resources\.requests\.pids|volumes\.empty_dir\.size_limit_bytes|secrets\..*|image_pull\.(secret|platform)|ulimits\..*|sysctls|devices\..*|security\.(user|supplemental_groups|fs_group))$/,
 };
 
 describe('nothing that concerns a container is dropped', () => {
@@ -209,6 +225,7 @@ describe('nothing that concerns a container is dropped', () => {
     'volumes.name': { volumes: [{ name: 'text', source: { case: 'emptyDir', value: {} } }] },
     'volumes.mount_path': { volumes: [{ mountPath: 'text', source: { case: 'emptyDir', value: {} } }] },
     'volumes.read_only': { volumes: [{ readOnly: true, source: { case: 'emptyDir', value: {} } }] },
+    'volumes.empty_dir.medium': { volumes: [{ source: { case: 'emptyDir', value: { medium: Medium.MEMORY } } }] },
     'security.capabilities_add': { security: { capabilitiesAdd: ['KILL'] } },
     'security.capabilities_drop': { security: { capabilitiesDrop: ['KILL'] } },
     'security.seccomp_profile': { security: { seccompProfile: 'Unconfined' } },
@@ -223,6 +240,7 @@ describe('nothing that concerns a container is dropped', () => {
     ]),
     ...['name', 'container_port', 'protocol', 'host_port'].map((name) => [`ports.${name}`, { ports: [{}] }]),
     ...['host_network', 'hostname', 'dns_servers'].map((name) => [`network.${name}`, { network: {} }]),
+    ['volumes.empty_dir.medium', { volumes: [{ source: { case: 'emptyDir' as const, value: {} } }] }],
     ['volumes.named.name', { volumes: [{ source: { case: 'named' as const, value: {} } }] }],
     ['volumes.host_path.path', { volumes: [{ source: { case: 'hostPath' as const, value: {} } }] }],
   ]);
