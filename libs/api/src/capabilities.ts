@@ -1,6 +1,12 @@
 import { isFieldSet } from '@bufbuild/protobuf';
 import { disconnectTimesOf } from './defaults.js';
-import { SecurityContextSchema, type SecurityContext, type Volume, type WorkloadSpec } from './gen.js';
+import {
+  SecurityContextSchema,
+  Volume_EmptyDir_Medium as Medium,
+  type SecurityContext,
+  type Volume,
+  type WorkloadSpec,
+} from './gen.js';
 
 /** What a node must have for each kind of volume. */
 const OF_SOURCE: Readonly<Record<NonNullable<Volume['source']['case']>, string>> = {
@@ -30,6 +36,7 @@ export function capabilitiesOf(
     'runtime.cri',
     ...limits,
     ...(template.init === true ? ['container.init'] : []),
+    ...(template.shmSizeBytes > 0n ? ['container.shm'] : []),
     ...networkOf(template),
     ...volumesOf(template),
     ...(template.security === undefined ? [] : securityOf(template.security)),
@@ -54,7 +61,11 @@ function networkOf({ network, ports }: WorkloadSpec): readonly string[] {
 }
 
 function volumesOf({ volumes }: WorkloadSpec): readonly string[] {
-  const kinds = volumes.flatMap(({ source }) => (source.case === undefined ? [] : [OF_SOURCE[source.case]]));
+  const kinds = volumes.flatMap(({ source }) => {
+    if (source.case === undefined) return [];
+    const isInMemory = source.case === 'emptyDir' && source.value.medium === Medium.MEMORY;
+    return [OF_SOURCE[source.case], ...(isInMemory ? ['volumes.memory'] : [])];
+  });
   return [...new Set(kinds)].sort();
 }
 

@@ -134,6 +134,12 @@ describe('volumes', () => {
   const straight = (text: string): string => `must be written as "${text}", without ".", ".." and needless slashes`;
   const owned = 'belongs to the container runtime; choose another directory';
 
+  it('refuses a volume where shm_size_bytes makes one', () => {
+    const says = 'spec.volumes[0].mount_path: "/dev/shm" is made by shm_size_bytes; leave out one of them';
+    expect(ofImage({ volumes: [at('/dev/shm')], shmSizeBytes: 1n })).toEqual([says]);
+    expect(ofImage({ volumes: [at('/dev/shm')] })).toEqual([]);
+  });
+
   it.each<{ name: string; volumes: VolumeInit[]; says: string }>([
     { name: 'a name twice', volumes: [at('/a', { name: 'x' }), at('/b', { name: 'x' })], says: '[1].name: "x" is used twice' },
     {

@@ -222,6 +222,9 @@ describe('checkSpec', () => {
 
 /** Every leaf of the spec that is built. A field that is neither here nor refused fails the spec below. */
 const SUPPORTED = [
+  'init',
+  'shm_size_bytes',
+  'volumes.empty_dir.medium',
   'image',
   'command',
   'args',

@@ -94,9 +94,7 @@ describeReal(`volumes of real containers${WHY_NOT === undefined ? '' : ` (${WHY_
     expect(
       await sh(first, 'stat -f -c %T /cache; stat -c %a /cache; df -k /cache | tail -n 1 | tr -s " " | cut -d " " -f 2'),
     ).toBe('tmpfs\n777\n1024');
-    expect(await sh(first, 'head -c 2000000 /dev/zero > /cache/much || stat -c %s /cache/much')).toMatch(
-      /No space left[\s\S]*\n1048576$/,
-    );
+    expect(await sh(first, 'head -c 2000000 /dev/zero > /cache/much || stat -c %s /cache/much')).toMatch(/\n1048576$/);
     expect(await sh(first, 'rm /cache/much; echo kept > /cache/note; mount | grep " /cache "')).toMatch(
       /nosuid.*nodev|nodev.*nosuid/,
     );

@@ -187,6 +187,16 @@ describe('what is refused', () => {
       says: 'security.selinux: this node lacks',
     },
     { parts: { security: { runtimeClass: 'kata' } }, kind: 'unimplemented', says: 'the capability runtime-class.kata' },
+    { parts: { shmSizeBytes: 0 }, kind: 'invalid', says: 'shmSizeBytes: must be 1 or more' },
+    {
+      parts: { shmSizeBytes: 1, volumes: [{ ...hostPath, mountPath: '/dev/shm' }] },
+      ...{ kind: 'invalid', says: 'volumes.v: there are two for /dev/shm' },
+    },
+    { parts: { shmSizeBytes: 1 }, kind: 'unimplemented', says: 'shmSizeBytes: this node lacks the capability container.shm' },
+    {
+      parts: { volumes: [{ ...hostPath, source: { kind: 'emptyDir', memory: {} } }] },
+      ...{ kind: 'unimplemented', says: 'volumes.v: this node lacks the capability volumes.memory' },
+    },
     { parts: { init: true }, kind: 'unimplemented', says: 'init: this node lacks the capability container.init' },
     { parts: { limits: { pids: 1 } }, kind: 'unimplemented', says: 'limits.pids: this node lacks the capability limits.pids' },
     { parts: { limits: { cpuMillis: 1 } }, kind: 'unimplemented', says: 'limits.cpuMillis: this node lacks' },
@@ -240,6 +250,7 @@ function readBack(pod: PodSandboxConfig, { linux, ...config }: ContainerConfig, 
       pod.linux?.securityContext?.namespaceOptions?.network,
     ],
     init: [context, pod.linux?.securityContext].map((each) => each?.namespaceOptions?.pid === NamespaceMode.POD),
+    openPorts: pod.linux?.sysctls['net.ipv4.ip_unprivileged_port_start'],
     hostname: pod.hostname,
     dnsServers: pod.dnsConfig?.servers ?? [],
     quota: resources?.cpuQuota,
@@ -268,7 +279,7 @@ function asAsked({ security = {}, network = {}, ...request }: ContainerRequest):
   const { privileged = false } = security;
   const toProfile = (profile: SecurityProfile | undefined): object | undefined => profile && { reference: '', ...profile };
   const mode = hostNetwork ? NamespaceMode.NODE : NamespaceMode.POD;
-  const hasEmpty = (request.volumes ?? []).some(({ source }) => source.kind === 'emptyDir');
+  const hasEmpty = request.shmSizeBytes !== undefined || (request.volumes ?? []).some(({ source }) => source.kind === 'emptyDir');
   return {
     ...{ command: request.command, args: request.args, env: request.env, workingDir: request.workingDir ?? '' },
     ...{ labels: request.labels, ports: request.ports, hostname, dnsServers, memoryBytes },
@@ -277,6 +288,7 @@ function asAsked({ security = {}, network = {}, ...request }: ContainerRequest):
     ),
     group: hasEmpty ? (request.group ?? request.containerId) : undefined,
     hostNetwork: [hostNetwork, mode, mode],
+    openPorts: hostNetwork ? undefined : '0',
     init: [request.init ?? true, request.init ?? true],
     quota: cpuMillis === undefined ? 0n : BigInt(Math.max(1_000, cpuMillis * 100)),
     pids: pids === undefined ? undefined : String(Math.max(32, pids)),

@@ -24,7 +24,7 @@ const ALWAYS = [
 /** The capabilities of a runtime on a machine, in alphabetical order. @param status - Its verbose answer. */
 export function toCapabilities(
   status: Pick<StatusResponse, 'info' | 'runtimeHandlers'>,
-  { apparmor, selinux, controllers }: MachineFeatures,
+  { apparmor, selinux, controllers, memoryMounts }: MachineFeatures,
   { allowedHostPaths = [], allowPrivileged = false }: Permissions,
 ): readonly string[] {
   const config = toConfig(status.info);
@@ -32,6 +32,7 @@ export function toCapabilities(
   return [
     ...ALWAYS,
     ...limits,
+    ...(memoryMounts ? ['container.shm', 'volumes.memory'] : []),
     ...(allowedHostPaths.length > 0 ? ['volumes.hostpath'] : []),
     ...(allowPrivileged ? ['security.privileged'] : []),
     ...(apparmor && !config.disableApparmor ? ['security.apparmor'] : []),

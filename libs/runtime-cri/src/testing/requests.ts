@@ -4,7 +4,8 @@ import type { ContainerRequest, NetworkRequest, SecurityProfile, SecurityRequest
 
 /** Capabilities of a node that can do all. */
 export const EVERYTHING: readonly string[] = [
-  ...['limits.cpu', 'limits.memory', 'limits.pids', 'volumes.hostpath', 'container.init'],
+  ...['limits.cpu', 'limits.memory', 'limits.pids', 'volumes.hostpath'],
+  ...['container.init', 'container.shm', 'volumes.memory'],
   ...['security.apparmor', 'security.selinux', 'security.privileged', 'runtime-class.runsc', 'runtime-class.kata'],
 ];
 
@@ -73,6 +74,7 @@ const security: fc.Arbitrary<SecurityRequest> = fc
 
 const source: fc.Arbitrary<VolumeRequest['source']> = fc.oneof(
   fc.constant({ kind: 'emptyDir' as const }),
+  fc.constant({ kind: 'emptyDir' as const, memory: { sizeBytes: 4096 } }),
   file.map((path) => ({ kind: 'hostPath' as const, path })),
   fc.record({ kind: fc.constant('named' as const), namespace: name, workload: name, name }),
 );
@@ -120,6 +122,7 @@ export const arbRequest: fc.Arbitrary<ContainerRequest> = fc
       security,
       network,
       init: fc.boolean(),
+      shmSizeBytes: port,
     },
     { requiredKeys: ['labels', 'command', 'args', 'env', 'ports', 'limits'] },
   )

@@ -6,12 +6,17 @@ import type { ContainerRequest, VolumeRequest } from '@cloudless/runtime';
 import { groupOf } from '../containers/labels.js';
 import { resolveHostPath, type HostPathRules } from './host-paths.js';
 import { makeBelow } from './make-below.js';
-import { inMountOrder, isWithin, type PlannedMount } from './mount-paths.js';
+import { mountMemory, unmountMemory } from './memory-mounts.js';
+import { inMountOrder, isWithin, SHARED_MEMORY, type PlannedMount } from './mount-paths.js';
 import { removeTree } from './remove-tree.js';
 
 /** Any user of a container may write there, as in Kubernetes; no user of the machine comes so far. */
 const VOLUME_MODE = 0o777;
 const OWN_MODE = 0o700;
+/** As runtimes have it: any user may write, and remove what is their own. */
+const SHARED_MEMORY_MODE = 0o1777;
+/** No name of a volume. */
+const SHARED_MEMORY_NAME = 'dev.shm';
 /** A name that is one step of a path. */
 const STEP = /^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$/;
 
@@ -34,6 +39,7 @@ export class VolumeStore {
     const volumes = inMountOrder(request.volumes ?? []);
     const mounts: PlannedMount[] = [];
     for (const volume of volumes) mounts.push(await this.mountOf(volume, request));
+    if (request.shmSizeBytes !== undefined) mounts.push(await this.sharedMemoryOf(request, request.shmSizeBytes));
     await this.makeMountPoints(mounts);
     return mounts;
   }
@@ -56,7 +62,10 @@ export class VolumeStore {
 
   /** Removes the empty directories of a group with what is in them. Unknown is no error. */
   async removeGroup(group: string): Promise<void> {
-    if (STEP.test(group)) await removeTree(path.join(this.emptyRoot, group));
+    if (!STEP.test(group)) return;
+    const directory = path.join(this.emptyRoot, group);
+    await unmountMemory(directory);
+    await removeTree(directory);
   }
 
   private get emptyRoot(): string {
@@ -71,15 +80,30 @@ export class VolumeStore {
       case 'hostPath':
         return mount(await resolveHostPath({ name, readOnly, path: source.path }, this.rules), false);
       case 'emptyDir': {
-        const group = groupOf(request);
-        const made = await this.make(name, ['empty', group, name]);
-        const usedAt = this.wallTime() / 1_000;
-        await utimes(path.join(this.emptyRoot, group), usedAt, usedAt);
-        return mount(made, true);
+        const made = await this.makeEmpty(name, request);
+        if (source.memory === undefined) return mount(made, true);
+        await mountMemory(`volumes.${name}`, made, { ...source.memory, mode: VOLUME_MODE });
+        return { ...mount(made, true), inMemory: true };
       }
       case 'named':
         return mount(await this.make(name, ['named', source.namespace, source.workload, source.name]), true);
     }
+  }
+
+  /** Each container has files of its own there, so what an ended one left goes first. */
+  private async sharedMemoryOf(request: ContainerRequest, sizeBytes: number): Promise<PlannedMount> {
+    const hostPath = await this.makeEmpty(SHARED_MEMORY_NAME, request);
+    await unmountMemory(hostPath);
+    await mountMemory('shmSizeBytes', hostPath, { sizeBytes, mode: SHARED_MEMORY_MODE, noExec: true });
+    return { containerPath: SHARED_MEMORY, hostPath, readonly: false, selinuxRelabel: true, inMemory: true };
+  }
+
+  private async makeEmpty(name: string, request: ContainerRequest): Promise<string> {
+    const group = groupOf(request);
+    const made = await this.make(name, ['empty', group, name]);
+    const usedAt = this.wallTime() / 1_000;
+    await utimes(path.join(this.emptyRoot, group), usedAt, usedAt);
+    return made;
   }
 
   private async make(volume: string, steps: readonly string[]): Promise<string> {
