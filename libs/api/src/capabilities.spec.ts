@@ -47,6 +47,12 @@ describe('capabilitiesOf', () => {
       given: { image: 'a', volumes: [{ source: { case: 'emptyDir', value: { medium: Medium.MEMORY } } }] },
       needs: ['runtime.cri', 'volumes.emptydir', 'volumes.memory'],
     },
+    { name: 'a user by name', given: { image: 'a', security: { user: 'nginx' } }, needs: ['runtime.cri', 'security.username'] },
+    {
+      name: 'further groups',
+      given: { image: 'a', security: { supplementalGroups: [1n], fsGroup: 0n } },
+      needs: ['runtime.cri', 'security.groups'],
+    },
     { name: 'no init process', given: { image: 'a', init: false }, needs: ['runtime.cri'] },
     { name: 'requests', given: { image: 'a', resources: { requests: { cpuMillis: 5 } } }, needs: ['runtime.cri'] },
     { name: 'a port', given: { image: 'a', ports: [{ containerPort: 80 }] }, needs: ['runtime.cri'] },

@@ -67,7 +67,19 @@ describe('security', () => {
   const allAdded = 'ALL is added after what is dropped, so nothing would be dropped; name the capabilities to add';
 
   it.each<{ security: SecurityInit; says: string }>([
-    { security: { runAsGroup: 5n }, says: 'run_as_group: a group needs a user: set spec.security.run_as_user' },
+    {
+      security: { runAsGroup: 5n },
+      says: 'run_as_group: a group needs a user: set spec.security.run_as_user or spec.security.user',
+    },
+    { security: { user: 'a', runAsUser: 5n }, says: 'user: is given by run_as_user too; leave out one of them' },
+    {
+      security: { user: 'app', runAsNonRoot: true },
+      says: 'user: a name does not tell that it is not root, which run_as_non_root refuses; set run_as_user to a number',
+    },
+    ...['1000', 'a b', 'app:app', '-a', 'a\n'].map((user) => ({
+      security: { user },
+      says: `user: ${JSON.stringify(user)} is no user name, such as nginx; a number goes into run_as_user`,
+    })),
     { security: { runAsNonRoot: true, runAsUser: 0n }, says: 'run_as_user: 0 is root, which run_as_non_root refuses' },
     { security: { capabilitiesAdd: ['NET_ADMIN', 'NET'] }, says: `capabilities_add[1]: "NET" ${unknown}` },
     { security: { capabilitiesAdd: ['CAP_'] }, says: `capabilities_add[0]: "CAP_" ${unknown}` },

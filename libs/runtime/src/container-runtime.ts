@@ -46,8 +46,14 @@ export type SecurityProfile =
 export interface SecurityRequest {
   readonly runAsNonRoot?: boolean;
   readonly runAsUser?: number;
-  /** Needs `runAsUser`. */
+  /** A name in the image's own list of users, in place of `runAsUser`. Needs capability `security.username`. */
+  readonly userName?: string;
+  /** Needs `runAsUser` or `userName`. */
   readonly runAsGroup?: number;
+  /** Ids of groups beside those of the user. Needs capability `security.groups`. */
+  readonly supplementalGroups?: readonly number[];
+  /** A further group, that empty directories and what is made in them belong to. Needs capability `security.groups`. */
+  readonly fsGroup?: number;
   readonly readOnlyRootFilesystem?: boolean;
   /** Without `CAP_`, in capitals, or `ALL`. Dropped first, then added. */
   readonly capabilitiesAdd?: readonly string[];

@@ -324,12 +324,9 @@ const rows: Readonly<Record<string, Row>> = {
     ...ofImage({}, { devices: [{ hostPath: '/dev/fuse', permissions: 'r' }] }),
     refused: 'spec.devices',
   },
-  'security.user': { ...ofImage({}, { security: { user: 'nginx' } }), refused: 'spec.security.user' },
-  'security.supplemental_groups': {
-    ...ofImage({}, { security: { supplementalGroups: ['5'] } }),
-    refused: 'spec.security.supplemental_groups',
-  },
-  'security.fs_group': { ...ofImage({}, { security: { fsGroup: '5' } }), refused: 'spec.security.fs_group' },
+  'security.user': ofImage({}, { security: { user: 'nginx' } }),
+  'security.supplemental_groups': ofImage({}, { security: { supplementalGroups: ['5'] } }),
+  'security.fs_group': ofImage({}, { security: { fsGroup: '5' } }),
   'image_pull.platform': {
     ...ofImage({}, { imagePull: { platform: 'linux/arm64' } }),
     refused: 'spec.image_pull.platform',

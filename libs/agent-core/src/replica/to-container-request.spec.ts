@@ -136,6 +136,11 @@ describe('toContainerRequest', () => {
       asks: { runAsUser: 0, runAsGroup: 5, runAsNonRoot: true },
     },
     {
+      name: 'a user by name, and groups',
+      security: { user: 'nginx', supplementalGroups: [5n, 6n], fsGroup: 0n },
+      asks: { userName: 'nginx', supplementalGroups: [5, 6], fsGroup: 0 },
+    },
+    {
       name: 'capabilities by their one name, each once',
       security: { capabilitiesAdd: ['CAP_NET_ADMIN', 'net_admin', 'BPF'], capabilitiesDrop: ['all'] },
       asks: { capabilitiesAdd: ['NET_ADMIN', 'BPF'], capabilitiesDrop: ['ALL'] },
@@ -212,7 +217,7 @@ const READ_ELSEWHERE: Readonly<Record<string, RegExp>> = {
   'the rollout': /^(replicas|restarted_at|rollout\..*)$/,
   toReplicaPlan: /^(restart\..*|termination_grace_period|pre_stop_delay|disconnect\..*|(liveness|readiness|startup)_probe\..*)$/,
   'nobody, for the API refuses them':
-    /^(resources\.(requests|limits)\.(storage_bytes|bandwidth_bps|gpus)|resources\.requests\.pids|volumes\.empty_dir\.size_limit_bytes|secrets\..*|image_pull\.(secret|platform)|ulimits\..*|sysctls|devices\..*|security\.(user|supplemental_groups|fs_group))$/,
+    /^(resources\.(requests|limits)\.(storage_bytes|bandwidth_bps|gpus)|resources\.requests\.pids|volumes\.empty_dir\.size_limit_bytes|secrets\..*|image_pull\.(secret|platform)|ulimits\..*|sysctls|devices\..*)$/,
 };
 
 describe('nothing that concerns a container is dropped', () => {
@@ -257,7 +262,7 @@ describe('nothing that concerns a container is dropped', () => {
     const others = specLeaves().filter(({ path }) => readers(path).length > 0);
     expect(others.filter(({ path }) => readers(path).length > 1)).toEqual([]);
     // A volume cannot be without a source, here one of a refused size.
-    const alone = others.filter(({ path }) => !path.startsWith('volumes.') && !path.startsWith('security.'));
+    const alone = others.filter(({ path }) => !path.startsWith('volumes.'));
     expect(alone.filter(({ spec }) => withLeaf(spec) !== requestText(anImage())).map(({ path }) => path)).toEqual([]);
   });
 });

@@ -117,6 +117,27 @@ describe('what is refused', () => {
     { parts: { limits: { pids: 0 } }, kind: 'invalid', says: 'limits.pids: must be 1 or more' },
     { parts: { lease: { leaseMs: 1, graceMs: 1 } }, kind: 'unimplemented', says: 'lease: this node lacks the capability' },
     { parts: { security: { runAsGroup: 5 } }, kind: 'invalid', says: 'security.runAsGroup: a group needs a user' },
+    { parts: { security: { supplementalGroups: [-1] } }, kind: 'invalid', says: 'security.supplementalGroups: must be 0 to' },
+    { parts: { security: { fsGroup: 0.5 } }, kind: 'invalid', says: 'security.fsGroup: must be 0 to' },
+    {
+      parts: { security: { userName: 'a', runAsUser: 5 } },
+      kind: 'invalid',
+      says: 'security.userName: is given by runAsUser too',
+    },
+    {
+      parts: { security: { userName: 'a', runAsNonRoot: true } },
+      ...{ kind: 'invalid', says: 'security.userName: a name does not tell that it is not root' },
+    },
+    {
+      parts: { security: { userName: 'a' } },
+      kind: 'unimplemented',
+      says: 'security.userName: this node lacks the capability security.username',
+    },
+    {
+      parts: { security: { fsGroup: 5 } },
+      kind: 'unimplemented',
+      says: 'security.fsGroup: this node lacks the capability security.groups',
+    },
     { parts: { security: { runAsUser: -1 } }, kind: 'invalid', says: 'security.runAsUser: must be 0 to' },
     { parts: { security: { runAsUser: 0, runAsNonRoot: true } }, kind: 'invalid', says: 'security.runAsUser: 0 is root' },
     {
