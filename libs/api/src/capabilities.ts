@@ -70,13 +70,18 @@ function volumesOf({ volumes }: WorkloadSpec): readonly string[] {
 }
 
 /** Fields of the security context that need a capability of their own; the others need `security.context`. */
-const APART: ReadonlySet<string> = new Set(['apparmor_profile', 'selinux_options', 'privileged', 'runtime_class']);
+const APART: ReadonlySet<string> = new Set([
+  ...['apparmor_profile', 'selinux_options', 'privileged', 'runtime_class'],
+  ...['user', 'supplemental_groups', 'fs_group'],
+]);
 
 function securityOf(security: SecurityContext): readonly string[] {
-  const { apparmorProfile, selinuxOptions, privileged, runtimeClass } = security;
+  const { apparmorProfile, selinuxOptions, privileged, runtimeClass, user, supplementalGroups, fsGroup } = security;
   const hasContext = SecurityContextSchema.fields.some((field) => !APART.has(field.name) && isFieldSet(security, field));
   return [
     ...(hasContext ? ['security.context'] : []),
+    ...(user === '' ? [] : ['security.username']),
+    ...(supplementalGroups.length > 0 || fsGroup !== undefined ? ['security.groups'] : []),
     ...(apparmorProfile === '' ? [] : ['security.apparmor']),
     ...(selinuxOptions === '' ? [] : ['security.selinux']),
     ...(privileged ? ['security.privileged'] : []),

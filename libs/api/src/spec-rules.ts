@@ -191,7 +191,6 @@ function unsupportedFields(spec: WorkloadSpec): string[] {
 
 /** What users of containers know from elsewhere. */
 function containerChecks(spec: WorkloadSpec): readonly (readonly [string, boolean])[] {
-  const { security } = spec;
   return [
     ...spec.volumes.map(({ source }, index) => {
       // Nothing on a node holds a directory of an ordinary disk to a size.
@@ -202,9 +201,6 @@ function containerChecks(spec: WorkloadSpec): readonly (readonly [string, boolea
     ['spec.ulimits', spec.ulimits.length > 0],
     ['spec.sysctls', Object.keys(spec.sysctls).length > 0],
     ['spec.devices', spec.devices.length > 0],
-    ['spec.security.user', (security?.user ?? '') !== ''],
-    ['spec.security.supplemental_groups', (security?.supplementalGroups ?? []).length > 0],
-    ['spec.security.fs_group', security?.fsGroup !== undefined],
     ['spec.image_pull.platform', (spec.imagePull?.platform ?? '') !== ''],
   ];
 }

@@ -85,12 +85,16 @@ function toEmptyDir({ medium, sizeLimitBytes }: Volume_EmptyDir, { resources }: 
 function toSecurityRequest(security: SecurityContext): SecurityRequest {
   const { runAsUser, runAsGroup, runAsNonRoot, readOnlyRootFilesystem, privileged, runtimeClass } = security;
   const { capabilitiesAdd, capabilitiesDrop, seccompProfile, apparmorProfile, selinuxOptions } = security;
+  const { user, supplementalGroups, fsGroup } = security;
   // A privileged process can undo what this would keep it from, and container runtimes would set it all the same.
   const noNewPrivileges = security.noNewPrivileges ?? (privileged ? false : undefined);
   return {
     ...(runAsNonRoot ? { runAsNonRoot } : {}),
     ...(runAsUser === undefined ? {} : { runAsUser: Number(runAsUser) }),
     ...(runAsGroup === undefined ? {} : { runAsGroup: Number(runAsGroup) }),
+    ...(user === '' ? {} : { userName: user }),
+    ...(supplementalGroups.length === 0 ? {} : { supplementalGroups: supplementalGroups.map(Number) }),
+    ...(fsGroup === undefined ? {} : { fsGroup: Number(fsGroup) }),
     ...(readOnlyRootFilesystem ? { readOnlyRootFilesystem } : {}),
     ...(capabilitiesAdd.length === 0 ? {} : { capabilitiesAdd: capabilityNames(capabilitiesAdd) }),
     ...(capabilitiesDrop.length === 0 ? {} : { capabilitiesDrop: capabilityNames(capabilitiesDrop) }),

@@ -68,7 +68,7 @@ export class Starter {
     } catch (reason) {
       letGo();
       if (errorKindOf(reason) !== 'unavailable') await this.releaseVolumes(request);
-      throw startFailure(reason);
+      throw startFailure(reason, request);
     } finally {
       letGo();
       this.options.images.release(containerId);

@@ -19,6 +19,8 @@ const ALWAYS = [
   'volumes.emptydir',
   'volumes.named',
   'security.context',
+  'security.groups',
+  'security.username',
 ] as const;
 
 /** The capabilities of a runtime on a machine, in alphabetical order. @param status - Its verbose answer. */

@@ -86,6 +86,8 @@ describe('capabilities', () => {
     'ports.host',
     'runtime.cri',
     'security.context',
+    'security.groups',
+    'security.username',
     'volumes.emptydir',
     'volumes.named',
   ];

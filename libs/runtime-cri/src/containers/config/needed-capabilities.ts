@@ -22,7 +22,7 @@ export function checkCapabilitiesOf(request: ContainerRequest, capabilities: rea
 }
 
 function needsOf({ limits, security = {}, volumes = [], init, shmSizeBytes }: ContainerRequest): readonly Need[] {
-  const { apparmor, selinux, privileged, runtimeClass } = security;
+  const { apparmor, selinux, privileged, runtimeClass, userName, supplementalGroups, fsGroup } = security;
   const inMemory = volumes.find(({ source }) => source.kind === 'emptyDir' && source.memory !== undefined);
   const hostPath = volumes.find(({ source }) => source.kind === 'hostPath');
   return [
@@ -32,6 +32,9 @@ function needsOf({ limits, security = {}, volumes = [], init, shmSizeBytes }: Co
     ...need(init === true, 'init', 'container.init'),
     ...need(shmSizeBytes !== undefined, 'shmSizeBytes', 'container.shm'),
     ...need(inMemory !== undefined, `volumes.${inMemory?.name}`, 'volumes.memory'),
+    ...need(userName !== undefined, 'security.userName', 'security.username'),
+    ...need(supplementalGroups !== undefined, 'security.supplementalGroups', 'security.groups'),
+    ...need(fsGroup !== undefined, 'security.fsGroup', 'security.groups'),
     ...need(apparmor !== undefined, 'security.apparmor', 'security.apparmor'),
     ...need(selinux !== undefined, 'security.selinux', 'security.selinux'),
     ...need(privileged === true, 'security.privileged', 'security.privileged', ': its agent needs --allow-privileged'),
