@@ -38,6 +38,12 @@ describe('what needs a container', () => {
     { field: 'spec.network', spec: { network: { hostname: 'a' } } },
     { field: 'spec.image_pull', spec: { imagePull: { policy: Policy.NEVER } } },
     { field: 'spec.image_pull', spec: { imagePull: { secret: 'x' } } },
+    { field: 'spec.image_pull', spec: { imagePull: { platform: 'linux/amd64' } } },
+    { field: 'spec.init', spec: { init: false } },
+    { field: 'spec.shm_size_bytes', spec: { shmSizeBytes: 1n } },
+    { field: 'spec.ulimits', spec: { ulimits: [{ name: 'nofile', soft: 5n }] } },
+    { field: 'spec.sysctls', spec: { sysctls: { 'net.ipv4.tcp_fin_timeout': '10' } } },
+    { field: 'spec.devices', spec: { devices: [{ hostPath: '/dev/fuse' }] } },
     { field: 'spec.ports[1].host_port', spec: { ports: [{ containerPort: 1 }, { containerPort: 2, hostPort: 2 }] } },
   ])('$field is refused for a process', ({ field, spec }) => {
     expect(problemsOf({ command: ['serve'], ...spec })).toEqual([`${field}: needs a container: set image`]);
@@ -62,7 +68,19 @@ describe('security', () => {
   const allAdded = 'ALL is added after what is dropped, so nothing would be dropped; name the capabilities to add';
 
   it.each<{ security: SecurityInit; says: string }>([
-    { security: { runAsGroup: 5n }, says: 'run_as_group: a group needs a user: set spec.security.run_as_user' },
+    {
+      security: { runAsGroup: 5n },
+      says: 'run_as_group: a group needs a user: set spec.security.run_as_user or spec.security.user',
+    },
+    { security: { user: 'a', runAsUser: 5n }, says: 'user: is given by run_as_user too; leave out one of them' },
+    {
+      security: { user: 'app', runAsNonRoot: true },
+      says: 'user: a name does not tell that it is not root, which run_as_non_root refuses; set run_as_user to a number',
+    },
+    ...['1000', 'a b', 'app:app', '-a', 'a\n'].map((user) => ({
+      security: { user },
+      says: `user: ${JSON.stringify(user)} is no user name, such as nginx; a number goes into run_as_user`,
+    })),
     { security: { runAsNonRoot: true, runAsUser: 0n }, says: 'run_as_user: 0 is root, which run_as_non_root refuses' },
     { security: { capabilitiesAdd: ['NET_ADMIN', 'NET'] }, says: `capabilities_add[1]: "NET" ${unknown}` },
     { security: { capabilitiesAdd: ['CAP_'] }, says: `capabilities_add[0]: "CAP_" ${unknown}` },
@@ -128,6 +146,12 @@ describe('volumes', () => {
   });
   const straight = (text: string): string => `must be written as "${text}", without ".", ".." and needless slashes`;
   const owned = 'belongs to the container runtime; choose another directory';
+
+  it('refuses a volume where shm_size_bytes makes one', () => {
+    const says = 'spec.volumes[0].mount_path: "/dev/shm" is made by shm_size_bytes; leave out one of them';
+    expect(ofImage({ volumes: [at('/dev/shm')], shmSizeBytes: 1n })).toEqual([says]);
+    expect(ofImage({ volumes: [at('/dev/shm')] })).toEqual([]);
+  });
 
   it.each<{ name: string; volumes: VolumeInit[]; says: string }>([
     { name: 'a name twice', volumes: [at('/a', { name: 'x' }), at('/b', { name: 'x' })], says: '[1].name: "x" is used twice' },

@@ -24,5 +24,10 @@ function* containerFields(spec: WorkloadSpec): Generator<string> {
   if (spec.volumes.length > 0) yield 'spec.volumes';
   if (isPresent(NetworkSchema, spec.network)) yield 'spec.network';
   if (isPresent(ImagePullSchema, spec.imagePull)) yield 'spec.image_pull';
+  if (spec.init !== undefined) yield 'spec.init';
+  if (spec.shmSizeBytes !== 0n) yield 'spec.shm_size_bytes';
+  if (spec.ulimits.length > 0) yield 'spec.ulimits';
+  if (Object.keys(spec.sysctls).length > 0) yield 'spec.sysctls';
+  if (spec.devices.length > 0) yield 'spec.devices';
   for (const [index, port] of spec.ports.entries()) if (port.hostPort !== 0) yield `spec.ports[${index}].host_port`;
 }

@@ -214,6 +214,10 @@ describe('checkSpec', () => {
 
 /** Every leaf of the spec that is built. A field that is neither here nor refused fails the spec below. */
 const SUPPORTED = [
+  'init',
+  ...['user', 'supplemental_groups', 'fs_group'].map((name) => `security.${name}`),
+  'shm_size_bytes',
+  'volumes.empty_dir.medium',
   'image',
   'command',
   'args',
@@ -386,14 +390,15 @@ describe('refuseUnsupported', () => {
       secrets: [{}],
     });
     expect(refusalOf(spec)).toBe(
-      'spec.volumes[1].empty_dir.size_limit_bytes, spec.image_pull.secret, spec.secrets: not supported in this version; leave them out',
+      'spec.volumes[1].empty_dir.size_limit_bytes (of a directory on disk: with medium MEMORY it holds), spec.image_pull.secret, spec.secrets: not supported in this version; leave them out',
     );
   });
 
   it('depends on the refused leaves, and on exclusiveness, alone: without them any spec passes', () => {
     const refused = leaves.filter(({ path }) => !SUPPORTED.includes(path)).map(({ path }) => path);
-    const inLists = /^(ports|placement\.tolerations|volumes|secrets|rollout\.steps)\./;
-    const wholes = ['volumes', 'secrets', 'rollout.steps', 'ports', 'placement.tolerations', 'priority', 'disconnect'];
+    const inLists = /^(ports|placement\.tolerations|volumes|secrets|rollout\.steps|ulimits|devices)\./;
+    const lists = ['volumes', 'secrets', 'rollout.steps', 'ports', 'placement.tolerations', 'ulimits', 'devices'];
+    const wholes = [...lists, 'priority', 'disconnect'];
     const clearable = [...refused.filter((path) => !inLists.test(path)), ...wholes];
     fc.assert(
       fc.property(arbMessage(WorkloadSpecSchema), (spec) => {

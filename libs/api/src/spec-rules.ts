@@ -6,7 +6,14 @@ import { isImageReference } from './image-reference.js';
 import { modeRules } from './mode-rules.js';
 import { probeRules } from './probe-rules.js';
 import { rolloutRules } from './rollout-rules.js';
-import { Disconnect_Mode, RestartPolicy_Policy, Taint_Effect, type ResourceList, type WorkloadSpec } from './gen.js';
+import {
+  Disconnect_Mode,
+  RestartPolicy_Policy,
+  Taint_Effect,
+  Volume_EmptyDir_Medium as Medium,
+  type ResourceList,
+  type WorkloadSpec,
+} from './gen.js';
 
 /**
  * Rules over several fields of a spec, which its proto cannot say.
@@ -166,10 +173,7 @@ function unsupportedFields(spec: WorkloadSpec): string[] {
   const { resources } = spec;
   const checks: readonly (readonly [string, boolean])[] = [
     ['spec.priority (over 100 would preempt)', (spec.priority ?? DEFAULTS.priority) > 100],
-    ...spec.volumes.map(({ source }, index) => {
-      const isSized = source.case === 'emptyDir' && source.value.sizeLimitBytes !== 0n;
-      return [`spec.volumes[${index}].empty_dir.size_limit_bytes`, isSized] as const;
-    }),
+    ...containerChecks(spec),
     // A container runtime ends nothing by itself, so a replica that is cut off could go on beside its replacement.
     ['spec.disconnect.mode (EXCLUSIVE of a container)', spec.image !== '' && spec.disconnect?.mode === Disconnect_Mode.EXCLUSIVE],
     ['spec.image_pull.secret', (spec.imagePull?.secret ?? '') !== ''],
@@ -178,6 +182,22 @@ function unsupportedFields(spec: WorkloadSpec): string[] {
     ...resourceChecks('spec.resources.limits', resources?.limits),
   ];
   return checks.filter(([, refused]) => refused).map(([field]) => field);
+}
+
+/** What users of containers know from elsewhere. */
+function containerChecks(spec: WorkloadSpec): readonly (readonly [string, boolean])[] {
+  return [
+    ...spec.volumes.map(({ source }, index) => {
+      // Nothing on a node holds a directory of an ordinary disk to a size.
+      const isSized = source.case === 'emptyDir' && source.value.sizeLimitBytes !== 0n && source.value.medium !== Medium.MEMORY;
+      const path = `spec.volumes[${index}].empty_dir.size_limit_bytes`;
+      return [`${path} (of a directory on disk: with medium MEMORY it holds)`, isSized] as const;
+    }),
+    ['spec.ulimits', spec.ulimits.length > 0],
+    ['spec.sysctls', Object.keys(spec.sysctls).length > 0],
+    ['spec.devices', spec.devices.length > 0],
+    ['spec.image_pull.platform', (spec.imagePull?.platform ?? '') !== ''],
+  ];
 }
 
 function resourceChecks(path: string, list: ResourceList | undefined): readonly (readonly [string, boolean])[] {

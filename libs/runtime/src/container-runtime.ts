@@ -23,11 +23,17 @@ export interface VolumeRequest {
   readonly readOnly: boolean;
   readonly source:
     /** Empty for the first container of its group, then as the one before left it; goes with the last of the group. */
-    | { readonly kind: 'emptyDir' }
+    | { readonly kind: 'emptyDir'; readonly memory?: MemoryRequest }
     /** What is there on the machine. Needs capability `volumes.hostpath`. */
     | { readonly kind: 'hostPath'; readonly path: string }
     /** Kept on the machine under these names until somebody removes it; made when missing. Each part is a DNS label. */
     | { readonly kind: 'named'; readonly namespace: string; readonly workload: string; readonly name: string };
+}
+
+/** Files in memory instead of on disk; what is in them counts as memory of the container. Needs capability `volumes.memory`. */
+export interface MemoryRequest {
+  /** Absent: half of the machine's memory. */
+  readonly sizeBytes?: number;
 }
 
 /** Profiles of seccomp and AppArmor: the runtime's own, none, or one that the machine has (a path, or a name for AppArmor). */
@@ -40,8 +46,14 @@ export type SecurityProfile =
 export interface SecurityRequest {
   readonly runAsNonRoot?: boolean;
   readonly runAsUser?: number;
-  /** Needs `runAsUser`. */
+  /** A name in the image's own list of users, in place of `runAsUser`. Needs capability `security.username`. */
+  readonly userName?: string;
+  /** Needs `runAsUser` or `userName`. */
   readonly runAsGroup?: number;
+  /** Ids of groups beside those of the user. Needs capability `security.groups`. */
+  readonly supplementalGroups?: readonly number[];
+  /** A further group, that empty directories and what is made in them belong to. Needs capability `security.groups`. */
+  readonly fsGroup?: number;
   readonly readOnlyRootFilesystem?: boolean;
   /** Without `CAP_`, in capitals, or `ALL`. Dropped first, then added. */
   readonly capabilitiesAdd?: readonly string[];
@@ -109,6 +121,13 @@ export interface ContainerRequest {
   readonly volumes?: readonly VolumeRequest[];
   readonly security?: SecurityRequest;
   readonly network?: NetworkRequest;
+  /**
+   * An init process reaps orphans as the first process of the container. Default true where the runtime can; written out as true it
+   * needs capability `container.init`.
+   */
+  readonly init?: boolean;
+  /** Size of /dev/shm, empty at each start; absent: the runtime's own. Needs capability `container.shm`. */
+  readonly shmSizeBytes?: number;
   /** Ends the container unless it is renewed; absent: it runs without end. Needs capability `disconnect.exclusive`. */
   readonly lease?: ContainerLease;
 }

@@ -155,7 +155,7 @@ const ofVolume = (before: JsonObject, after: JsonObject): Row => {
   const volume = {
     name: 'data',
     mountPath: '/data',
-    ...('hostPath' in before || 'named' in before ? {} : { emptyDir: {} }),
+    ...('hostPath' in before || 'named' in before || 'emptyDir' in before ? {} : { emptyDir: {} }),
     ...before,
   };
   return ofImage({ volumes: [volume] }, { volumes: [{ ...volume, ...after }] });
@@ -304,9 +304,32 @@ const rows: Readonly<Record<string, Row>> = {
   'volumes.read_only': ofVolume({}, { readOnly: true }),
   'volumes.host_path.path': ofVolume({ hostPath: { path: '/srv' } }, { hostPath: { path: '/etc' } }),
   'volumes.named.name': ofVolume({ named: { name: 'data' } }, { named: { name: 'other' } }),
-  'volumes.empty_dir.size_limit_bytes': {
-    ...ofVolume({}, { emptyDir: { sizeLimitBytes: '1' } }),
-    refused: 'spec.volumes[0].empty_dir.size_limit_bytes',
+  'volumes.empty_dir.size_limit_bytes': ofVolume(
+    { emptyDir: { medium: 'MEMORY' } },
+    { emptyDir: { medium: 'MEMORY', sizeLimitBytes: '1' } },
+  ),
+  'volumes.empty_dir.medium': ofVolume({}, { emptyDir: { medium: 'MEMORY' } }),
+  init: ofImage({}, { init: false }),
+  shm_size_bytes: ofImage({}, { shmSizeBytes: '1048576' }),
+  'ulimits.name': { ...ofImage({}, { ulimits: [{ name: 'nofile', soft: '1024' }] }), refused: 'spec.ulimits' },
+  'ulimits.soft': { ...ofImage({}, { ulimits: [{ name: 'nofile', soft: '1024' }] }), refused: 'spec.ulimits' },
+  'ulimits.hard': { ...ofImage({}, { ulimits: [{ name: 'nofile', hard: '1024' }] }), refused: 'spec.ulimits' },
+  sysctls: { ...ofImage({}, { sysctls: { 'net.ipv4.tcp_fin_timeout': '10' } }), refused: 'spec.sysctls' },
+  'devices.host_path': { ...ofImage({}, { devices: [{ hostPath: '/dev/fuse' }] }), refused: 'spec.devices' },
+  'devices.container_path': {
+    ...ofImage({}, { devices: [{ hostPath: '/dev/fuse', containerPath: '/dev/x' }] }),
+    refused: 'spec.devices',
+  },
+  'devices.permissions': {
+    ...ofImage({}, { devices: [{ hostPath: '/dev/fuse', permissions: 'r' }] }),
+    refused: 'spec.devices',
+  },
+  'security.user': ofImage({}, { security: { user: 'nginx' } }),
+  'security.supplemental_groups': ofImage({}, { security: { supplementalGroups: ['5'] } }),
+  'security.fs_group': ofImage({}, { security: { fsGroup: '5' } }),
+  'image_pull.platform': {
+    ...ofImage({}, { imagePull: { platform: 'linux/arm64' } }),
+    refused: 'spec.image_pull.platform',
   },
   'network.host_network': ofImage({}, { network: { hostNetwork: true } }),
   'network.hostname': ofImage({}, { network: { hostname: 'x' } }),

@@ -3,6 +3,7 @@ import { toContainerId } from '@cloudless/base';
 import {
   ImagePull_Policy,
   Port_Protocol,
+  Volume_EmptyDir_Medium as Medium,
   WorkloadSpecSchema,
   updateSpec,
   type SecurityContextSchema,
@@ -114,12 +115,32 @@ describe('toContainerRequest', () => {
     ]);
   });
 
+  it.each([
+    { given: { sizeLimitBytes: 5n }, limit: 7n, memory: { sizeBytes: 5 } },
+    { given: {}, limit: 7n, memory: { sizeBytes: 7 } },
+    { given: {}, limit: 0n, memory: {} },
+  ])('limits an empty directory in memory: $given with a memory limit of $limit', ({ given, limit, memory }) => {
+    const spec = create(WorkloadSpecSchema, {
+      ...{ image: 'a', shmSizeBytes: 9n, resources: { limits: { memoryBytes: limit } } },
+      volumes: [{ name: 'v', mountPath: '/v', source: { case: 'emptyDir', value: { medium: Medium.MEMORY, ...given } } }],
+    });
+    expect(toContainerRequest(aStartOrder({ spec }), place)).toMatchObject({
+      shmSizeBytes: 9,
+      volumes: [{ source: { kind: 'emptyDir', memory } }],
+    });
+  });
+
   it.each<{ name: string; security: MessageInitShape<typeof SecurityContextSchema>; asks: object }>([
     { name: 'nothing', security: {}, asks: {} },
     {
       name: 'ids, also those of root',
       security: { runAsUser: 0n, runAsGroup: 5n, runAsNonRoot: true },
       asks: { runAsUser: 0, runAsGroup: 5, runAsNonRoot: true },
+    },
+    {
+      name: 'a user by name, and groups',
+      security: { user: 'nginx', supplementalGroups: [5n, 6n], fsGroup: 0n },
+      asks: { userName: 'nginx', supplementalGroups: [5, 6], fsGroup: 0 },
     },
     {
       name: 'capabilities by their one name, each once',
@@ -198,7 +219,7 @@ const READ_ELSEWHERE: Readonly<Record<string, RegExp>> = {
   'the rollout': /^(replicas|restarted_at|rollout\..*)$/,
   toReplicaPlan: /^(restart\..*|termination_grace_period|pre_stop_delay|disconnect\..*|(liveness|readiness|startup)_probe\..*)$/,
   'nobody, for the API refuses them':
-    /^(resources\.(requests|limits)\.(storage_bytes|bandwidth_bps|gpus)|resources\.requests\.pids|volumes\.empty_dir\..*|secrets\..*|image_pull\.secret)$/,
+    /^(resources\.(requests|limits)\.(storage_bytes|bandwidth_bps|gpus)|resources\.requests\.pids|volumes\.empty_dir\.size_limit_bytes|secrets\..*|image_pull\.(secret|platform)|ulimits\..*|sysctls|devices\..*)$/,
 };
 
 describe('nothing that concerns a container is dropped', () => {
@@ -211,6 +232,7 @@ describe('nothing that concerns a container is dropped', () => {
     'volumes.name': { volumes: [{ name: 'text', source: { case: 'emptyDir', value: {} } }] },
     'volumes.mount_path': { volumes: [{ mountPath: 'text', source: { case: 'emptyDir', value: {} } }] },
     'volumes.read_only': { volumes: [{ readOnly: true, source: { case: 'emptyDir', value: {} } }] },
+    'volumes.empty_dir.medium': { volumes: [{ source: { case: 'emptyDir', value: { medium: Medium.MEMORY } } }] },
     'security.capabilities_add': { security: { capabilitiesAdd: ['KILL'] } },
     'security.capabilities_drop': { security: { capabilitiesDrop: ['KILL'] } },
     'security.seccomp_profile': { security: { seccompProfile: 'Unconfined' } },
@@ -226,6 +248,7 @@ describe('nothing that concerns a container is dropped', () => {
     ...['name', 'container_port', 'protocol', 'host_port'].map((name) => [`ports.${name}`, { ports: [{}] }]),
     ...['host_network', 'hostname', 'dns_servers'].map((name) => [`network.${name}`, { network: {} }]),
     ...['ip', 'hostnames'].map((name) => [`network.extra_hosts.${name}`, { network: { extraHosts: [{}] } }]),
+    ['volumes.empty_dir.medium', { volumes: [{ source: { case: 'emptyDir' as const, value: {} } }] }],
     ['volumes.named.name', { volumes: [{ source: { case: 'named' as const, value: {} } }] }],
     ['volumes.host_path.path', { volumes: [{ source: { case: 'hostPath' as const, value: {} } }] }],
   ]);

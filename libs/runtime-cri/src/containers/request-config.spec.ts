@@ -117,6 +117,27 @@ describe('what is refused', () => {
     { parts: { limits: { pids: 0 } }, kind: 'invalid', says: 'limits.pids: must be 1 or more' },
     { parts: { lease: { leaseMs: 1, graceMs: 1 } }, kind: 'unimplemented', says: 'lease: this node lacks the capability' },
     { parts: { security: { runAsGroup: 5 } }, kind: 'invalid', says: 'security.runAsGroup: a group needs a user' },
+    { parts: { security: { supplementalGroups: [-1] } }, kind: 'invalid', says: 'security.supplementalGroups: must be 0 to' },
+    { parts: { security: { fsGroup: 0.5 } }, kind: 'invalid', says: 'security.fsGroup: must be 0 to' },
+    {
+      parts: { security: { userName: 'a', runAsUser: 5 } },
+      kind: 'invalid',
+      says: 'security.userName: is given by runAsUser too',
+    },
+    {
+      parts: { security: { userName: 'a', runAsNonRoot: true } },
+      ...{ kind: 'invalid', says: 'security.userName: a name does not tell that it is not root' },
+    },
+    {
+      parts: { security: { userName: 'a' } },
+      kind: 'unimplemented',
+      says: 'security.userName: this node lacks the capability security.username',
+    },
+    {
+      parts: { security: { fsGroup: 5 } },
+      kind: 'unimplemented',
+      says: 'security.fsGroup: this node lacks the capability security.groups',
+    },
     { parts: { security: { runAsUser: -1 } }, kind: 'invalid', says: 'security.runAsUser: must be 0 to' },
     { parts: { security: { runAsUser: 0, runAsNonRoot: true } }, kind: 'invalid', says: 'security.runAsUser: 0 is root' },
     {
@@ -210,6 +231,17 @@ describe('what is refused', () => {
       says: 'security.selinux: this node lacks',
     },
     { parts: { security: { runtimeClass: 'kata' } }, kind: 'unimplemented', says: 'the capability runtime-class.kata' },
+    { parts: { shmSizeBytes: 0 }, kind: 'invalid', says: 'shmSizeBytes: must be 1 or more' },
+    {
+      parts: { shmSizeBytes: 1, volumes: [{ ...hostPath, mountPath: '/dev/shm' }] },
+      ...{ kind: 'invalid', says: 'volumes.v: there are two for /dev/shm' },
+    },
+    { parts: { shmSizeBytes: 1 }, kind: 'unimplemented', says: 'shmSizeBytes: this node lacks the capability container.shm' },
+    {
+      parts: { volumes: [{ ...hostPath, source: { kind: 'emptyDir', memory: {} } }] },
+      ...{ kind: 'unimplemented', says: 'volumes.v: this node lacks the capability volumes.memory' },
+    },
+    { parts: { init: true }, kind: 'unimplemented', says: 'init: this node lacks the capability container.init' },
     { parts: { limits: { pids: 1 } }, kind: 'unimplemented', says: 'limits.pids: this node lacks the capability limits.pids' },
     { parts: { limits: { cpuMillis: 1 } }, kind: 'unimplemented', says: 'limits.cpuMillis: this node lacks' },
     { parts: { limits: { memoryBytes: 1 } }, kind: 'unimplemented', says: 'limits.memoryBytes: this node lacks' },
@@ -261,6 +293,8 @@ function readBack(pod: PodSandboxConfig, { linux, ...config }: ContainerConfig, 
       context?.namespaceOptions?.network,
       pod.linux?.securityContext?.namespaceOptions?.network,
     ],
+    init: [context, pod.linux?.securityContext].map((each) => each?.namespaceOptions?.pid === NamespaceMode.POD),
+    openPorts: pod.linux?.sysctls['net.ipv4.ip_unprivileged_port_start'],
     hostname: pod.hostname,
     dnsServers: pod.dnsConfig?.servers ?? [],
     quota: resources?.cpuQuota,
@@ -270,6 +304,8 @@ function readBack(pod: PodSandboxConfig, { linux, ...config }: ContainerConfig, 
     ids: [context?.runAsUser?.value, context?.runAsGroup?.value].map((value) =>
       value === undefined ? undefined : Number(value),
     ),
+    userName: context?.runAsUsername,
+    groups: context?.supplementalGroups.map(Number),
     readOnlyRootFilesystem: context?.readonlyRootfs,
     noNewPrivileges: context?.noNewPrivs,
     privileged: [context?.privileged, pod.linux?.securityContext?.privileged],
@@ -289,7 +325,7 @@ function asAsked({ security = {}, network = {}, ...request }: ContainerRequest):
   const { privileged = false } = security;
   const toProfile = (profile: SecurityProfile | undefined): object | undefined => profile && { reference: '', ...profile };
   const mode = hostNetwork ? NamespaceMode.NODE : NamespaceMode.POD;
-  const hasEmpty = (request.volumes ?? []).some(({ source }) => source.kind === 'emptyDir');
+  const hasEmpty = request.shmSizeBytes !== undefined || (request.volumes ?? []).some(({ source }) => source.kind === 'emptyDir');
   return {
     ...{ command: request.command, args: request.args, env: request.env, workingDir: request.workingDir ?? '' },
     ...{ labels: request.labels, ports: request.ports, hostname, dnsServers, memoryBytes },
@@ -298,10 +334,14 @@ function asAsked({ security = {}, network = {}, ...request }: ContainerRequest):
     ),
     group: hasEmpty ? (request.group ?? request.containerId) : undefined,
     hostNetwork: [hostNetwork, mode, mode],
+    openPorts: hostNetwork ? undefined : '0',
+    init: [request.init ?? true, request.init ?? true],
     quota: cpuMillis === undefined ? 0n : BigInt(Math.max(1_000, cpuMillis * 100)),
     pids: pids === undefined ? undefined : String(Math.max(32, pids)),
     hasShares: request.requests?.cpuMillis !== undefined,
     ids: [security.runAsUser, security.runAsGroup],
+    userName: security.userName ?? '',
+    groups: [...(security.supplementalGroups ?? []), ...(security.fsGroup === undefined ? [] : [security.fsGroup])],
     readOnlyRootFilesystem: security.readOnlyRootFilesystem ?? false,
     noNewPrivileges: security.noNewPrivileges ?? !privileged,
     privileged: [privileged, privileged],

@@ -9,7 +9,7 @@ import {
 } from '../gen/runtime/v1/api_pb.js';
 import { checkMountPaths, type PlannedMount } from '../volumes/mount-paths.js';
 import { checkCapabilitiesOf } from './config/needed-capabilities.js';
-import { checkNetwork, toSandboxNetwork } from './config/network.js';
+import { checkNetwork, sysctlsOf, toSandboxNetwork } from './config/network.js';
 import { toResources, type KernelLimits } from './config/resources.js';
 import { checkSecurity, toContainerSecurity, toSandboxSecurity } from './config/security.js';
 import { ownedAs, toAnnotations, type Owner } from './labels.js';
@@ -37,7 +37,7 @@ export function checkRequest(request: ContainerRequest, capabilities: readonly s
   }
   checkSecurity(request);
   checkNetwork(request);
-  checkMountPaths(request.volumes ?? []);
+  checkMountPaths(request);
   checkCapabilitiesOf(request, capabilities);
 }
 
@@ -57,7 +57,7 @@ export function toSandboxConfig(request: ContainerRequest, owner: Owner, logDire
     ...toSandboxNetwork(request),
     logDirectory,
     labels: ownedAs(owner, containerId),
-    linux: { securityContext: toSandboxSecurity(request) },
+    linux: { securityContext: toSandboxSecurity(request), sysctls: sysctlsOf(request) },
   });
 }
 
@@ -85,7 +85,7 @@ export function toContainerConfig(
     args: [...args],
     workingDir,
     envs: Object.entries(env).map(([key, value]) => ({ key, value: new TextEncoder().encode(value) })),
-    mounts: [...mounts],
+    mounts: mounts.map(({ inMemory: _, ...mount }) => mount),
     labels: ownedAs(owner, containerId),
     annotations: toAnnotations(request),
     logPath: LOG_FILE,

@@ -7,6 +7,7 @@ import type { PodSandboxConfig } from '../gen/runtime/v1/api_pb.js';
 import { isUnified, PidsLimit } from '../system/pids-limit.js';
 import { canLimitSwap } from '../system/swap-limits.js';
 import type { GroupVolumes } from '../volumes/group-volumes.js';
+import { checkMemoryMounts } from '../volumes/memory-mounts.js';
 import type { PlannedMount } from '../volumes/mount-paths.js';
 import type { KernelLimits } from './config/resources.js';
 import { asksForUser, checkImageUser } from './config/security.js';
@@ -14,7 +15,7 @@ import { HostsFiles } from './hosts-files.js';
 import { claimHostPorts, type PortRange } from './host-ports.js';
 import type { Images } from './images.js';
 import type { Inventory } from './inventory.js';
-import { groupOf, type Owner } from './labels.js';
+import { groupOf, hasGroup, type Owner } from './labels.js';
 import { checkRequest, toContainerConfig, toSandboxConfig } from './request-config.js';
 import type { Sandboxes } from './sandboxes.js';
 import { IdInUseError, isNameTaken, refusalOf, startFailure } from './start-failure.js';
@@ -79,7 +80,7 @@ export class Starter {
     } catch (reason) {
       letGo();
       if (errorKindOf(reason) !== 'unavailable') await this.releaseVolumes(request);
-      throw startFailure(reason);
+      throw startFailure(reason, request);
     } finally {
       letGo();
       this.options.images.release(containerId);
@@ -181,6 +182,7 @@ export class Starter {
     const answer = await inventory.statusOf(runtimeId);
     const pid = pidOf(answer.info);
     if (pid !== undefined && pids !== undefined) await this.holdPids(pid, pids, request);
+    if (pid !== undefined) checkMemoryMounts(pid, mounts);
     return inventory.learn({ runtimeId, sandboxId: podSandboxId, ip }, answer);
   }
 
@@ -216,7 +218,6 @@ export class Starter {
   }
 
   private async releaseVolumes(request: ContainerRequest): Promise<void> {
-    const hasEmpty = (request.volumes ?? []).some(({ source }) => source.kind === 'emptyDir');
-    if (hasEmpty) await this.options.volumes.release(groupOf(request));
+    if (hasGroup(request)) await this.options.volumes.release(groupOf(request));
   }
 }

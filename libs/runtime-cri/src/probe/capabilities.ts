@@ -12,18 +12,21 @@ export interface Permissions {
 /** What every runtime that speaks the interface gives. */
 const ALWAYS = [
   'runtime.cri',
+  'container.init',
   'exec.tty',
   'ports.host',
   'network.host',
   'volumes.emptydir',
   'volumes.named',
   'security.context',
+  'security.groups',
+  'security.username',
 ] as const;
 
 /** The capabilities of a runtime on a machine, in alphabetical order. @param status - Its verbose answer. */
 export function toCapabilities(
   status: Pick<StatusResponse, 'info' | 'runtimeHandlers'>,
-  { apparmor, selinux, controllers }: MachineFeatures,
+  { apparmor, selinux, controllers, memoryMounts }: MachineFeatures,
   { allowedHostPaths = [], allowPrivileged = false }: Permissions,
 ): readonly string[] {
   const config = toConfig(status.info);
@@ -31,6 +34,7 @@ export function toCapabilities(
   return [
     ...ALWAYS,
     ...limits,
+    ...(memoryMounts ? ['container.shm', 'volumes.memory'] : []),
     ...(allowedHostPaths.length > 0 ? ['volumes.hostpath'] : []),
     ...(allowPrivileged ? ['security.privileged'] : []),
     ...(apparmor && !config.disableApparmor ? ['security.apparmor'] : []),

@@ -77,14 +77,17 @@ describe('a probe', () => {
 });
 
 describe('capabilities', () => {
-  const all = { apparmor: true, selinux: true, controllers: new Set(['cpu', 'memory', 'pids']) };
-  const none = { apparmor: false, selinux: false, controllers: new Set<string>() };
+  const all = { apparmor: true, selinux: true, controllers: new Set(['cpu', 'memory', 'pids']), memoryMounts: true };
+  const none = { apparmor: false, selinux: false, controllers: new Set<string>(), memoryMounts: false };
   const plain = [
+    'container.init',
     'exec.tty',
     'network.host',
     'ports.host',
     'runtime.cri',
     'security.context',
+    'security.groups',
+    'security.username',
     'volumes.emptydir',
     'volumes.named',
   ];
@@ -100,12 +103,12 @@ describe('capabilities', () => {
       name: 'what the machine has',
       status: config({}),
       machine: all,
-      gives: [...limits, 'security.apparmor', 'security.selinux'],
+      gives: [...limits, 'security.apparmor', 'security.selinux', 'container.shm', 'volumes.memory'],
     },
     {
       name: 'what the runtime was told not to use',
       status: config({ disableCgroup: true, disableApparmor: true, enableSelinux: false }),
-      machine: all,
+      machine: { ...all, memoryMounts: false },
       gives: [],
     },
     {
@@ -144,7 +147,7 @@ describe('what a machine has', () => {
   };
 
   it('is nothing where nothing is', () => {
-    expect(read()).toEqual({ apparmor: false, selinux: false, controllers: [] });
+    expect(read()).toEqual({ apparmor: false, selinux: false, controllers: [], memoryMounts: false });
   });
 
   it('is read from the files of the kernel, version 2 of control groups', () => {
@@ -152,7 +155,7 @@ describe('what a machine has', () => {
     write('sys/fs/selinux/enforce', '1');
     write('proc/self/attr/current', 'unconfined_u:unconfined_r:unconfined_t:s0\0');
     write('sys/fs/cgroup/cgroup.controllers', 'cpuset cpu io pids\n');
-    expect(read()).toEqual({ apparmor: true, selinux: true, controllers: ['cpu', 'pids'] });
+    expect(read()).toEqual({ apparmor: true, selinux: true, controllers: ['cpu', 'pids'], memoryMounts: false });
   });
 
   it('is not what is switched off; version 1 of control groups', () => {
@@ -160,7 +163,32 @@ describe('what a machine has', () => {
     write('sys/fs/selinux/enforce', '0');
     write('proc/self/attr/current', 'kernel\0');
     for (const name of ['cpu', 'memory']) write(`sys/fs/cgroup/${name}/tasks`, '');
-    expect(read()).toEqual({ apparmor: false, selinux: false, controllers: ['cpu', 'memory'] });
+    expect(read()).toEqual({ apparmor: false, selinux: false, controllers: ['cpu', 'memory'], memoryMounts: false });
+  });
+
+  it.each([
+    { name: 'root', capabilities: '000001ffffffffff', systems: 'nodev\ttmpfs\n\text4\n', program: 'usr/bin/mount', can: true },
+    { name: 'a user', capabilities: '0000000000000000', systems: 'nodev\ttmpfs\n', program: 'usr/bin/mount', can: false },
+    {
+      name: 'root in a container',
+      capabilities: '00000000a80425fb',
+      systems: 'nodev\ttmpfs\n',
+      program: 'bin/mount',
+      can: false,
+    },
+    {
+      name: 'root of a kernel without it',
+      capabilities: '000001ffffffffff',
+      systems: '\text4\n',
+      program: 'bin/mount',
+      can: false,
+    },
+    { name: 'root without the program', capabilities: '000001ffffffffff', systems: 'nodev\ttmpfs\n', program: 'x', can: false },
+  ])('files in memory are mounted by $name: $can', ({ capabilities, systems, program, can }) => {
+    write('proc/self/status', `Name:\tagent\nCapEff:\t${capabilities}\n`);
+    write('proc/filesystems', `nodev\tsysfs\n${systems}`);
+    write(program, '');
+    expect(read()).toMatchObject({ memoryMounts: can });
   });
 });
 

@@ -8,7 +8,12 @@ export interface MachineFeatures {
   readonly selinux: boolean;
   /** Controllers of control groups, of either version: `cpu`, `memory`, `pids`… */
   readonly controllers: ReadonlySet<string>;
+  /** This process can mount files in memory. */
+  readonly memoryMounts: boolean;
 }
+
+/** Bit of the capability SYS_ADMIN. @see include/uapi/linux/capability.h */
+const SYS_ADMIN = 1n << 21n;
 
 /** What limits need. */
 const CONTROLLERS = ['cpu', 'memory', 'pids'];
@@ -25,7 +30,16 @@ export function readMachineFeatures(root = '/'): MachineFeatures {
     // Mounted with nothing loaded, every process is `kernel`.
     selinux: existsSync(at('sys/fs/selinux/enforce')) && !readText(at('proc/self/attr/current')).startsWith('kernel'),
     controllers: new Set(CONTROLLERS.filter((name) => v2.has(name) || existsSync(at(`sys/fs/cgroup/${name}`)))),
+    memoryMounts:
+      (effectiveCapabilities(readText(at('proc/self/status'))) & SYS_ADMIN) !== 0n &&
+      /\ttmpfs$/m.test(readText(at('proc/filesystems'))) &&
+      ['bin/mount', 'usr/bin/mount'].some((program) => existsSync(at(program))),
   };
+}
+
+/** @see proc_pid_status(5), `CapEff` */
+function effectiveCapabilities(status: string): bigint {
+  return BigInt(`0x${/^CapEff:\s*([0-9a-f]+)$/m.exec(status)?.[1] ?? '0'}`);
 }
 
 /** Empty for what is not there. */

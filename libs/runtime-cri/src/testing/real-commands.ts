@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs';
 import { createSeededRandom, randomHex, toContainerId, type ContainerId } from '@cloudless/base';
 import type { ContainerRequest, ContainerRuntime, ContainerStatus } from '@cloudless/runtime';
 import { TEST_IMAGE } from './real-cri-machine.js';
@@ -35,8 +36,8 @@ export async function execIn(runtime: ContainerRuntime, containerId: ContainerId
   throw new Error('the command did not end');
 }
 
-/** Fields of /proc/self/status as a process of the container's main user has them. */
-export async function selfStatus(runtime: ContainerRuntime, containerId: ContainerId): Promise<ReadonlyMap<string, string>> {
-  const { text } = await execIn(runtime, containerId, 'cat /proc/1/status');
+/** Fields of /proc/self/status as the main process of a container has them. */
+export function statusOf({ pid = 0 }: ContainerStatus): ReadonlyMap<string, string> {
+  const text = readFileSync(`/proc/${pid}/status`, 'utf8');
   return new Map(text.split('\n').map((line) => [line.split(':')[0] ?? '', (line.split(':')[1] ?? '').trim()]));
 }

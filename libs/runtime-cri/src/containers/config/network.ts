@@ -68,10 +68,25 @@ export function hostnameOf({ containerId, network }: ContainerRequest): string {
   return network?.hostname ?? containerId.slice(0, 12);
 }
 
-/** Own network for the sandbox, unless that of the machine is asked for; own processes for the container. */
-export function namespacesOf({ network }: ContainerRequest): MessageInitShape<typeof NamespaceOptionSchema> {
+/**
+ * Own network for the sandbox, unless that of the machine is asked for. With an init process the container shares the process ids
+ * of its sandbox, whose own process is the first and reaps orphans: a sandbox has one container, so nobody else is there.
+ */
+export function namespacesOf({ network, init = true }: ContainerRequest): MessageInitShape<typeof NamespaceOptionSchema> {
   const isHost = network?.hostNetwork === true;
-  return { network: isHost ? NamespaceMode.NODE : NamespaceMode.POD, pid: NamespaceMode.CONTAINER, ipc: NamespaceMode.POD };
+  return {
+    network: isHost ? NamespaceMode.NODE : NamespaceMode.POD,
+    pid: init ? NamespaceMode.POD : NamespaceMode.CONTAINER,
+    ipc: NamespaceMode.POD,
+  };
+}
+
+/** The first port that needs no privilege to listen at; of a sandbox of its own, as Docker has it, 0. */
+const FIRST_OPEN_PORT = 'net.ipv4.ip_unprivileged_port_start';
+
+/** Kernel parameters of a sandbox: any user may listen at any port of a network that is the container's own. */
+export function sysctlsOf({ network }: ContainerRequest): Record<string, string> {
+  return network?.hostNetwork === true ? {} : { [FIRST_OPEN_PORT]: '0' };
 }
 
 /** The ports of the machine that a container takes: in the machine's network all it declares. */
