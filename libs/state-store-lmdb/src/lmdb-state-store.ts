@@ -7,6 +7,7 @@ import {
   DEFAULT_HISTORY_LIMIT,
   HistoryWindow,
   type StateStore,
+  type StorageFault,
 } from '@cloudless/state-store';
 import { checkDataFile } from './check-data-file.js';
 import { checkRecords } from './check-records.js';
@@ -18,6 +19,7 @@ import { LmdbStorage } from './lmdb-storage.js';
 import { damagedFile } from './page-file.js';
 import { decodeSegmentKey, FORMAT_VERSION } from './records.js';
 import { openTables, type Tables } from './tables.js';
+import { watchFiles } from './watch-files.js';
 
 /** Needs of {@link openLmdbStateStore}. */
 export interface LmdbStateStoreOptions {
@@ -34,6 +36,13 @@ export interface LmdbStateStoreOptions {
    * writes are refused and reads go on.
    */
   readonly onRoom?: (hasRoom: boolean) => void;
+  /**
+   * Told once, when the data file was deleted, moved or replaced, or the lock was lost. From then on
+   * writes are refused as `unavailable` and reads go on; only opening a store again changes that.
+   */
+  readonly onFault?: (fault: StorageFault) => void;
+  /** How often, in milliseconds, data file and lock are looked at while nothing is written. Default: only at writes. */
+  readonly lookEveryMs?: number;
   /** Default true. False acknowledges before the flush: what was acknowledged survives the process, but not a power loss. */
   readonly sync?: boolean;
 }
@@ -45,23 +54,26 @@ export interface LmdbStateStoreOptions {
  *   disk is full. Nothing was changed then.
  */
 export async function openLmdbStateStore(options: LmdbStateStoreOptions): Promise<StateStore> {
-  const { clock, historyLimit = DEFAULT_HISTORY_LIMIT, log, onRoom, sync = true } = options;
+  const { clock, historyLimit = DEFAULT_HISTORY_LIMIT, log, onRoom, onFault, lookEveryMs, sync = true } = options;
   checkHistoryLimit(historyLimit);
   const directory = await prepareDataDirectory(options.directory);
   const lock = await lockDirectory(directory);
   const file = join(directory.path, DATA_FILE);
   try {
     if (!(await exists(file))) await createDataFile(directory.path, async () => undefined);
+    const look = watchFiles(file, lock);
     checkDataFile(file);
     const tables = await openChecked(file, sync);
     const window = new HistoryWindow(historyLimit, [...tables.history.getKeys()].map(decodeSegmentKey));
-    const storage = new LmdbStorage(file, tables, window, () => lock.release());
+    const storage = new LmdbStorage(file, tables, window, { look, onClose: () => lock.release() });
     return createEngineStore({
       storage,
       clock,
       historyLimit,
       ...(log === undefined ? {} : { log }),
       ...(onRoom === undefined ? {} : { onRoom }),
+      ...(onFault === undefined ? {} : { onFault }),
+      ...(lookEveryMs === undefined ? {} : { lookEveryMs }),
     });
   } catch (reason) {
     await lock.release();
