@@ -8,6 +8,7 @@ import {
   DEFAULT_HISTORY_LIMIT,
   HistoryWindow,
   type StateStore,
+  type StorageFault,
 } from '@cloudless/state-store';
 import { checkDataFile } from './check-data-file.js';
 import { checkRecords } from './check-records.js';
@@ -20,6 +21,7 @@ import { damagedFile } from './page-file.js';
 import { FORMAT_VERSION } from './records.js';
 import { readSegments } from './table-reads.js';
 import { openTables, type Tables } from './tables.js';
+import { watchFiles } from './watch-files.js';
 
 /** Needs of {@link openLmdbStateStore}. */
 export interface LmdbStateStoreOptions {
@@ -38,6 +40,13 @@ export interface LmdbStateStoreOptions {
    * writes are refused and reads go on.
    */
   readonly onRoom?: (hasRoom: boolean) => void;
+  /**
+   * Told once, when the data file was deleted, moved or replaced, or the lock was lost. From then on
+   * writes are refused as `unavailable` and reads go on; only opening a store again changes that.
+   */
+  readonly onFault?: (fault: StorageFault) => void;
+  /** How often, in milliseconds, data file and lock are looked at while nothing is written. Default: only at writes. */
+  readonly lookEveryMs?: number;
   /** Default true. False acknowledges before the flush: what was acknowledged survives the process, but not a power loss. */
   readonly sync?: boolean;
 }
@@ -49,23 +58,27 @@ export interface LmdbStateStoreOptions {
  *   disk is full. Nothing was changed then.
  */
 export async function openLmdbStateStore(options: LmdbStateStoreOptions): Promise<StateStore> {
-  const { clock, historyLimit = DEFAULT_HISTORY_LIMIT, historyBytes = DEFAULT_HISTORY_BYTES, log, onRoom, sync = true } = options;
+  const { clock, log, onRoom, onFault, lookEveryMs, sync = true } = options;
+  const { historyLimit = DEFAULT_HISTORY_LIMIT, historyBytes = DEFAULT_HISTORY_BYTES } = options;
   checkHistoryLimit(historyLimit, historyBytes);
   const directory = await prepareDataDirectory(options.directory);
   const lock = await lockDirectory(directory);
   const file = join(directory.path, DATA_FILE);
   try {
     if (!(await exists(file))) await createDataFile(directory.path, async () => undefined);
+    const look = watchFiles(file, lock);
     checkDataFile(file);
     const tables = await openChecked(file, sync);
     const window = new HistoryWindow({ changes: historyLimit, bytes: historyBytes }, readSegments(tables));
-    const storage = new LmdbStorage(file, tables, window, () => lock.release());
+    const storage = new LmdbStorage(file, tables, window, { look, onClose: () => lock.release() });
     return createEngineStore({
       storage,
       clock,
       historyLimit,
       ...(log === undefined ? {} : { log }),
       ...(onRoom === undefined ? {} : { onRoom }),
+      ...(onFault === undefined ? {} : { onFault }),
+      ...(lookEveryMs === undefined ? {} : { lookEveryMs }),
     });
   } catch (reason) {
     await lock.release();

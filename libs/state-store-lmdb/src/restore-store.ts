@@ -33,7 +33,7 @@ export async function restoreLmdbStateStore({ directory, chunks }: LmdbRestoreOp
   try {
     await checkEmpty(prepared.path); // another restore may have ended just before we had the lock
     return await createDataFile(prepared.path, (draft, tables) =>
-      importSnapshot(new LmdbStorage(draft, tables, new HistoryWindow({ changes: 1, bytes: 1 }), async () => undefined), chunks),
+      importSnapshot(new LmdbStorage(draft, tables, new HistoryWindow({ changes: 1, bytes: 1 })), chunks),
     );
   } catch (reason) {
     const file = join(prepared.path, DATA_FILE);

@@ -23,6 +23,7 @@ export type { SnapshotHeader, SnapshotSummary } from './snapshot/format.js';
 // For engines: what an adapter needs to bring its own storage and share everything else.
 export { createEngineStore } from './engine-store.js';
 export type { EngineStoreOptions } from './engine-store.js';
+export { StorageFault } from './storage-fault.js';
 export { importSnapshot } from './snapshot/import-snapshot.js';
 export { HistoryWindow } from './history-window.js';
 export { MemoryStorage } from './memory-storage.js';

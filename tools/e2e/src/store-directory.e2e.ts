@@ -113,7 +113,7 @@ describe('a data directory that goes away under a coordinator', () => {
     expect(await write(coordinator, 'after-2')).toBe('unavailable');
     const line = await coordinator.running.logged('data file lost: writes are refused');
     expect(line).toMatchObject({ level: 'error' });
-    expect(await coordinator.page('/ready')).toMatch(/^503 .*store\.mdb is no longer/);
+    expect(await coordinator.page('/ready')).toMatch(/^503 .*store\.mdb is no longer the file/);
     expect(await coordinator.page('/health')).toMatch(/^200 .*degraded.*admin backup/);
     expect(await namesIn(coordinator)).toContain('before');
   });
