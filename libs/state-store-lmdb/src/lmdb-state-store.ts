@@ -1,6 +1,6 @@
 import { stat } from 'node:fs/promises';
 import { join } from 'node:path';
-import { CloudlessError, type Clock, type Log } from '@cloudless/base';
+import { CloudlessError, silentLog, type Clock, type Log } from '@cloudless/base';
 import {
   checkHistoryLimit,
   createEngineStore,
@@ -12,6 +12,7 @@ import {
 } from '@cloudless/state-store';
 import { checkDataFile } from './check-data-file.js';
 import { checkRecords } from './check-records.js';
+import { compactDataFile } from './compact-data-file.js';
 import { createDataFile, DATA_FILE, FORMAT_KEY, formatRecord } from './create-data-file.js';
 import { prepareDataDirectory } from './data-directory.js';
 import { lockDirectory } from './directory-lock.js';
@@ -66,9 +67,15 @@ export async function openLmdbStateStore(options: LmdbStateStoreOptions): Promis
   const file = join(directory.path, DATA_FILE);
   try {
     if (!(await exists(file))) await createDataFile(directory.path, async () => undefined);
-    const look = watchFiles(file, lock);
-    checkDataFile(file);
-    const tables = await openChecked(file, sync);
+    let look = watchFiles(file, lock);
+    const use = checkDataFile(file);
+    let tables = await openChecked(file, sync);
+    if (await compactDataFile(tables, file, use, (log ?? silentLog).child({ component: 'state-store' }))) {
+      await tables.root.close();
+      look = watchFiles(file, lock); // the copy has an inode of its own
+      checkDataFile(file);
+      tables = await openChecked(file, sync);
+    }
     const window = new HistoryWindow({ changes: historyLimit, bytes: historyBytes }, readSegments(tables));
     const storage = new LmdbStorage(file, tables, window, { look, onClose: () => lock.release() });
     return createEngineStore({
