@@ -10,6 +10,7 @@ import { errorFields, type Clock, type Log, type Random } from '@cloudless/base'
 import { openClusterState } from '@cloudless/cluster-state';
 import { impossibleLimitsOf, startControllers, type RetentionLimits } from '@cloudless/controllers';
 import {
+  createFailureLog,
   createMetrics,
   createRpcObserver,
   noTracing,
@@ -121,7 +122,7 @@ export async function startCoordinator(config: CoordinatorConfig, machine: Coord
       interceptors: [
         tracing.serverInterceptor,
         createRpcObserver({ clock, meter: metrics, log: log.child({ component: 'rpc' }), addressOf }),
-        createErrorInterceptor((rpcName, reason) => log.error('call failed inside', { rpc: rpcName, ...errorFields(reason) })),
+        createErrorInterceptor(createFailureLog({ clock, log }, 'call failed inside')),
         createValidationInterceptor([CoordinatorService, AgentService, AdminService]),
       ],
       reflectedServices: [CoordinatorService, AgentService, AdminService],

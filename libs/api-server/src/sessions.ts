@@ -185,7 +185,8 @@ export class SessionHub implements TunnelRequests {
     }
     if (inventory?.last === true) this.settleMissing(nodeId, new Set(reports.map(({ replicaId }) => replicaId)));
     if (nodes.status(nodeId).alive) nodes.heard(nodeId);
-    else await this.reports.written(nodeId);
+    // Before any order: what the agent should have and has not is over, and must not be started again.
+    await this.reports.written(nodeId);
     await returnNode(this.deps, nodeId, () => {
       if (!nodes.status(nodeId).alive) nodes.connected(nodeId);
     });

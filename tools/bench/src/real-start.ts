@@ -11,6 +11,7 @@ import { Cloudless, MAX_REPLICAS } from './real-start-cloudless.js';
 import { Swarm } from './real-start-swarm.js';
 import { CONCURRENCY, GRACE_MS, UPDATE_PARALLELISM, type Figures, type NetworkKind, type Side } from './real-start-terms.js';
 import { printReport, summarise, type Summary } from './report.js';
+import { Violations } from './violations.js';
 
 /** Run once before all else and not counted: what is measured are programs that have run before, as they have in a cluster. */
 const WARM_UP = 8;
@@ -112,12 +113,14 @@ function tell(text: string): void {
   process.stderr.write(`${text}\n`);
 }
 
+const violations = new Violations();
 let closing: Promise<void> | undefined;
 
 /** Whoever calls waits until all is closed; what cannot be is told, and the others are closed all the same. */
 function closeAll(): Promise<void> {
   return (closing ??= (async () => {
-    for (const each of [...open].reverse()) await each.close().catch((reason: unknown) => tell(String(reason)));
+    for (const each of [...open].reverse())
+      await each.close().catch((reason: unknown) => violations.check(false, `something is left behind: ${String(reason)}`));
   })());
 }
 
@@ -177,11 +180,11 @@ async function main(): Promise<void> {
 // Timers alone do not keep a process alive.
 setInterval(() => undefined, 2 ** 30);
 for (const signal of ['SIGINT', 'SIGTERM'] as const) {
-  process.once(signal, () => void closeAll().finally(() => process.exit(1)));
+  process.once(signal, () => void closeAll().finally(() => process.exit(violations.exitCode() || 1)));
 }
 try {
   await main();
 } finally {
   await closeAll();
 }
-process.exit(0);
+process.exit(violations.exitCode());

@@ -69,7 +69,7 @@ export class ExecCommand extends CommandProcess {
     if (child.pid === undefined) {
       for (const open of readers) open.close();
       if (inputEnds !== undefined) closeSync(inputEnds.ours);
-      throw spawnFailure(await new Promise<NodeJS.ErrnoException>((resolve) => child.once('error', resolve)), file);
+      throw spawnFailure(await new Promise<NodeJS.ErrnoException>((resolve) => child.once('error', resolve)), argv0);
     }
     const input = inputEnds === undefined ? undefined : new net.Socket({ fd: inputEnds.ours, readable: false, writable: true });
     started = new ExecCommand(options, child, readers, input);

@@ -91,18 +91,17 @@ export function resolveExecutable(command: readonly string[], { env, workingDir 
   const folders = name.includes('/') ? [''] : (env.PATH ?? '').split(':');
   const file = folders.map((folder) => path.resolve(workingDir, folder, name)).find(isExecutable);
   if (file === undefined) {
-    const where = name.includes('/')
-      ? `no executable file ${path.resolve(workingDir, name)}`
-      : `no executable ${name} in PATH ${env.PATH ?? ''}`;
+    // As the caller named it: where the agent has its data is no business of callers.
+    const where = name.includes('/') ? `no executable file ${name}` : `no executable ${name} in PATH ${env.PATH ?? ''}`;
     throw new CloudlessError('invalid', `command: ${where}`);
   }
   return file;
 }
 
-/** Why a process could not be made, as our kind of error. */
-export function spawnFailure(cause: NodeJS.ErrnoException, file: string): CloudlessError {
+/** Why a process could not be made, as our kind of error. @param name - Of the program, as the caller named it. */
+export function spawnFailure(cause: NodeJS.ErrnoException, name: string): CloudlessError {
   const full = cause.code === 'EAGAIN' || cause.code === 'ENOMEM' || cause.code === 'EMFILE' || cause.code === 'ENFILE';
-  return new CloudlessError(full ? 'exhausted' : 'invalid', `command: ${file} cannot be started`, { cause });
+  return new CloudlessError(full ? 'exhausted' : 'invalid', `command: ${name} cannot be started`, { cause });
 }
 
 function checkCommand(command: readonly string[], violations: Violation[]): void {

@@ -89,7 +89,7 @@ async function launch(
   const { pid } = child;
   if (pid === undefined) {
     output.close();
-    throw spawnFailure(await new Promise<NodeJS.ErrnoException>((resolve) => child.once('error', resolve)), file);
+    throw spawnFailure(await new Promise<NodeJS.ErrnoException>((resolve) => child.once('error', resolve)), argv0);
   }
   const startToken = startTokenOf(pid) ?? '';
   const { containerId, labels } = request;

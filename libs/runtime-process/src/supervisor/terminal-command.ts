@@ -39,7 +39,7 @@ export class TerminalCommand extends CommandProcess {
     const file = resolveExecutable(command, context);
     const env = { TERM: DEFAULT_TERM, ...context.env, [EXEC_MARK]: execId };
     let started: TerminalCommand | undefined;
-    const process = fork(binding, file, [
+    const process = fork(binding, command[0] ?? '', [
       ...([file, command.slice(1), Object.entries(env).map(([name, value]) => `${name}=${value}`)] as const),
       ...([context.workingDir, tty.columns, tty.rows, -1, -1, true, spawnHelperPath()] as const),
       (code, signal) => started?.exited(signal === 0 ? code : 128 + signal),
@@ -71,11 +71,11 @@ export class TerminalCommand extends CommandProcess {
   }
 }
 
-function fork(binding: PtyBinding, file: string, args: Parameters<PtyBinding['fork']>): ReturnType<PtyBinding['fork']> {
+function fork(binding: PtyBinding, name: string, args: Parameters<PtyBinding['fork']>): ReturnType<PtyBinding['fork']> {
   try {
     return binding.fork(...args);
   } catch (cause) {
-    throw spawnFailure(cause as NodeJS.ErrnoException, file);
+    throw spawnFailure(cause as NodeJS.ErrnoException, name);
   }
 }
 
