@@ -18,7 +18,7 @@ export interface StartDeps {
   readonly directory: string;
   readonly clock: Clock;
   readonly log: Log;
-  readonly fifos: FifoPool;
+  readonly fifos: Pick<FifoPool, 'take'>;
   readonly bootId: string;
   readonly settings: SupervisorSettings;
   readonly onExit: (container: ManagedContainer) => void;
