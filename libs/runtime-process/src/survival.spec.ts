@@ -221,12 +221,68 @@ describe.each([
     await until(() => startTokenOf(child) === undefined);
   });
 
+  it('does not outlive its container when a command started it', async () => {
+    const { runtime } = machine;
+    const { containerId } = await runtime.start(aScript('exec sleep 3600'));
+    const command = ['/bin/sh', '-c', `${escapee('child')} & wait`];
+    const running = runtime.exec(containerId, { command }, new AbortController().signal)[Symbol.asyncIterator]();
+    const first = running.next().catch(() => undefined);
+    const child = await pidIn('child');
+    await runtime.stop(containerId, 0);
+    await until(() => startTokenOf(child) === undefined);
+    await first;
+  });
+
   it('does not outlive a shutdown', async () => {
     await machine.runtime.start(aScript(`${escapee('child')} & wait`));
     const child = await pidIn('child');
     await machine.runtime.shutdown();
     await until(() => startTokenOf(child) === undefined);
     await until(() => servants().length === 0);
+  });
+});
+
+describe('a daemon, whose parent has ended, in a session of its own with an empty environment', () => {
+  /** Only a cgroup tells where it came from: where there are none it is not found, and docs/limits.md says so. */
+  const hasCgroup = (pid: number): boolean => readFileSync(`/proc/${pid}/cgroup`, 'utf8').includes('/cloudless-');
+  const daemon = (): string => `( ${escapee('daemon')} & )`;
+  beforeEach(async () => {
+    machine = await openRealMachine();
+  });
+
+  it('does not outlive its container, which ends by itself', async () => {
+    const { containerId, pid = 0 } = await machine.runtime.start(aScript(`${daemon()}; ${waitsAtGate()}`));
+    const pidOfDaemon = await pidIn('daemon');
+    const isHeld = hasCgroup(pid);
+    readyAt(gate());
+    await endOfContainer(machine.runtime, containerId);
+    if (isHeld) await until(() => startTokenOf(pidOfDaemon) === undefined);
+    else process.kill(pidOfDaemon, 'SIGKILL');
+  });
+
+  it('does not outlive its container, whose command started it', async () => {
+    const { runtime } = machine;
+    const { containerId, pid = 0 } = await runtime.start(aScript('exec sleep 3600'));
+    const isHeld = hasCgroup(pid);
+    const command = ['/bin/sh', '-c', daemon()];
+    for await (const _ of runtime.exec(containerId, { command }, new AbortController().signal));
+    const pidOfDaemon = await pidIn('daemon');
+    await runtime.stop(containerId, 0);
+    if (isHeld) await until(() => startTokenOf(pidOfDaemon) === undefined);
+    else process.kill(pidOfDaemon, 'SIGKILL');
+  });
+
+  it('does not outlive its container, which ended while no supervisor lived', async () => {
+    const { pid = 0 } = await machine.runtime.start(aScript(`${daemon()}; ${waitsAtGate()}`));
+    const token = startTokenOf(pid) ?? '';
+    const pidOfDaemon = await pidIn('daemon');
+    const isHeld = hasCgroup(pid);
+    await leaveWithoutSupervisor(machine);
+    readyAt(gate());
+    await until(() => !isAlive(pid, token));
+    await machine.reopen();
+    if (isHeld) await until(() => startTokenOf(pidOfDaemon) === undefined);
+    else process.kill(pidOfDaemon, 'SIGKILL');
   });
 });
 

@@ -39,6 +39,7 @@ describe('a start whose record cannot be written once its process runs', () => {
           logFileBytes: 1024,
         },
         onExit: () => undefined,
+        onGuardLost: () => undefined,
       };
       await expect(startContainer(request, [], deps)).rejects.toThrow('EISDIR');
       expect(readdirSync(layout.containers(directory))).toEqual([]);

@@ -33,10 +33,12 @@ export async function endOfContainer(runtime: ContainerRuntime, id: ContainerId)
   }
 }
 
-/** Kills the supervisor of a machine and waits until it is dead; an open runtime starts the next one at once. */
+/** Kills the supervisor of a machine and waits until the open runtime has noticed: the runtime starts the next one at once. */
 export async function killSupervisor(machine: RealMachine): Promise<void> {
   const pid = await machine.runtime.supervisorPid();
+  const lost = machine.runtime.events(new AbortController().signal)[Symbol.asyncIterator]().next();
   process.kill(pid, 'SIGKILL');
+  await lost.catch(() => undefined);
   await until(() => startTokenOf(pid) === undefined);
 }
 
