@@ -181,7 +181,7 @@ describe('adoption', () => {
     ]);
   });
 
-  it('what a new supervisor has adopted is not its child: it is restarted, but its exit code is not known', async () => {
+  it('a new supervisor learns the exit code of a process that it adopted', async () => {
     const before = await replica();
     const { pid } = await running();
     await supervisor();
@@ -189,7 +189,7 @@ describe('adoption', () => {
     await supervisor();
     process.kill(pid, 'SIGHUP');
     const after = await cluster.until('count', ({ status }) => status!.replicas.some((r) => r.restarts === 1 && r.ready));
-    expect(after.status!.replicas).toMatchObject([{ id: before.id, nodeId: AGENT, restarts: 1, lastExitCode: -1 }]);
+    expect(after.status!.replicas).toMatchObject([{ id: before.id, nodeId: AGENT, restarts: 1, lastExitCode: 7 }]);
   });
 });
 

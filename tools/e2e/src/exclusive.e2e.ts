@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { Disconnect_Mode, type Workload } from '@cloudless/api';
 import { RealCluster } from './cluster.js';
+import { killAll, processesMentioning } from './processes.js';
 
 let cluster: RealCluster;
 beforeEach(async () => {
@@ -43,21 +44,42 @@ function livesIn(file: string): readonly { readonly id: string; readonly from: n
   return [...lives.values()];
 }
 
+async function replacedElsewhere(id: string, nodeId: string): Promise<void> {
+  const after = await cluster.until('only', (workload) => (only(workload)?.id ?? id) !== id);
+  expect(only(after)?.nodeId).not.toBe(nodeId);
+}
+
+/** No sign of life of the first replica is later than the first one of its replacement, and nothing else ran. */
+async function expectOneAfterTheOther(id: string, hearts: string): Promise<void> {
+  const { status } = await cluster.until('only', (workload) => workload.status!.replicas.length === 1);
+  const [first, second, ...more] = livesIn(hearts);
+  expect([first?.id, second?.id, more.length]).toEqual([id, status!.replicas[0]!.id, 0]);
+  expect(first?.to).toBeLessThan(second?.from ?? 0);
+}
+
 describe('an exclusive replica', () => {
   it.each(['SIGKILL', 'SIGSTOP'] as const)('whose agent gets %s ends before its replacement begins', async (signal) => {
     const { id, nodeId, hearts } = await startExclusive();
     const agent = cluster.agent(nodeId);
     if (signal === 'SIGKILL') await agent.kill(signal);
     else process.kill(agent.pid, signal);
-    const after = await cluster.until('only', (workload) => (only(workload)?.id ?? id) !== id);
-    expect(only(after)?.nodeId).not.toBe(nodeId);
+    await replacedElsewhere(id, nodeId);
     // The old agent comes back and learns that its replica was replaced.
     if (signal === 'SIGKILL') await cluster.startAgent(nodeId, 'zone-a');
     else process.kill(agent.pid, 'SIGCONT');
-    await cluster.until('only', ({ status }) => status!.replicas.length === 1);
-    const [first, second, ...more] = livesIn(hearts);
-    expect([first?.id, second?.id, more.length]).toEqual([id, only(after)?.id, 0]);
-    expect(first?.to).toBeLessThan(second?.from ?? 0);
+    await expectOneAfterTheOther(id, hearts);
+  });
+
+  it('whose agent and supervisor are killed together ends before its replacement begins', async () => {
+    const { id, nodeId, hearts } = await startExclusive();
+    const supervisors = processesMentioning(`supervisor ${join(cluster.directory, nodeId)}`);
+    expect(supervisors).toHaveLength(1);
+    killAll(supervisors);
+    await cluster.agent(nodeId).kill('SIGKILL');
+    await replacedElsewhere(id, nodeId);
+    // Its agent is back long after stop_after, adopts nothing that runs, and learns that its replica was replaced.
+    await cluster.startAgent(nodeId, 'zone-a');
+    await expectOneAfterTheOther(id, hearts);
   });
 
   it('runs on through a restart of its coordinator', async () => {

@@ -1,14 +1,19 @@
 import { readdirSync, rmSync } from 'node:fs';
+import { uptime } from 'node:os';
+import path from 'node:path';
 import type { Clock, Log } from '@cloudless/base';
 import type { ContainerStatus } from '@cloudless/runtime';
 import { makeDirectorySync } from '@cloudless/system';
 import { LogWriter } from '../logs/log-writer.js';
+import { Cgroup } from '../system/cgroups.js';
 import { killMarked } from '../system/marked-processes.js';
-import { isAlive } from '../system/process-identity.js';
+import { isAlive, signalGroup } from '../system/process-identity.js';
 import type { SupervisorSettings } from '../wire/messages.js';
 import { layout } from './container-paths.js';
-import { readRecord, type ContainerRecord } from './container-record.js';
-import { LOST, ManagedContainer, UNSEEN } from './managed-container.js';
+import { readRecord, type ContainerRecord, type RecordedLease } from './container-record.js';
+import { ManagedContainer } from './managed-container.js';
+import { MainProcess } from './main-process.js';
+import { LOST, readEnd, UNSEEN } from './process-end.js';
 import { ContainerOutput } from './output.js';
 
 /** What adoption needs. */
@@ -35,6 +40,7 @@ export function adoptContainers(deps: AdoptDeps): readonly ManagedContainer[] {
     known.add(name);
     if (record === undefined || record.phase === 'starting') {
       deps.log.warn('unfinished container cleared away', { containerId: name });
+      if (record !== undefined) endUnfinished(record);
       rmSync(folder, { recursive: true, force: true });
     } else {
       containers.push(adopt(record, folder, deps));
@@ -56,22 +62,45 @@ function adopt(record: Exclude<ContainerRecord, { phase: 'starting' }>, folder: 
     fileBytes: settings.logFileBytes,
   });
   const output = new ContainerOutput(folder, writer, () => container?.pipeEnded());
+  for (const name of readdirSync(folder)) if (name.endsWith('.sh')) rmSync(path.join(folder, name), { force: true });
   const containerDeps = { directory: folder, clock, log, bootId, output, onExit };
   if (record.phase === 'exited') {
     container = new ManagedContainer(record.status, undefined, undefined, containerDeps);
     output.finish();
     return container;
   }
-  const { pid, startToken } = record;
-  if (record.bootId === bootId && isAlive(pid, startToken)) {
-    container = new ManagedContainer(record.status, { pid, startToken, adopted: true }, record.launch, containerDeps);
+  const { pid, startToken, guard } = record;
+  const endFile = layout.end(folder);
+  const isSameBoot = record.bootId === bootId;
+  const cgroup = record.cgroup === undefined ? undefined : new Cgroup(record.cgroup);
+  const isGuarded = guard !== undefined && isAlive(guard.pid, guard.startToken);
+  if (isSameBoot && (isGuarded || isAlive(pid, startToken))) {
+    const main = new MainProcess({ pid, startToken, guard, cgroup, endFile, adopted: true });
+    container = new ManagedContainer(record.status, main, record.launch, containerDeps);
     if (record.lease !== undefined) container.resumeLease(record.lease);
     output.start();
     return container;
   }
+  if (isSameBoot) cgroup?.kill();
   const status: ContainerStatus = record.status;
   container = new ManagedContainer(status, undefined, undefined, containerDeps); // no process: nothing may be signalled by this id
-  container.ended(record.bootId === bootId ? UNSEEN : LOST);
+  const end = isSameBoot ? (readEnd(endFile) ?? UNSEEN) : LOST;
+  container.ended(end, isSameBoot && hasEndedBefore(record.lease, end.finishedAtMs ?? clock.wallTime(), clock.wallTime()));
   output.finish();
   return container;
+}
+
+/** Times of files and of the machine's uptime are coarse. */
+const CLOCK_TOLERANCE_MS = 100;
+
+/** Whether a lease was over at a time of the wall clock. */
+function hasEndedBefore(lease: RecordedLease | undefined, timeMs: number, nowMs: number): boolean {
+  if (lease === undefined) return false;
+  return timeMs + CLOCK_TOLERANCE_MS >= nowMs - (uptime() - lease.endsAtUptimeSeconds) * 1_000;
+}
+
+/** Nobody was told of what was being started. */
+function endUnfinished({ guard, cgroup }: ContainerRecord & { readonly phase: 'starting' }): void {
+  if (guard !== undefined && isAlive(guard.pid, guard.startToken)) signalGroup(guard.pid, 'SIGKILL');
+  if (cgroup !== undefined) new Cgroup(cgroup).kill();
 }

@@ -1,6 +1,8 @@
 import type { Clock, Timer } from '@cloudless/base';
 import { EXEC_GRACE_MS, type LogStream, type TerminalSize } from '@cloudless/runtime';
 import { signalGroup } from '../system/process-identity.js';
+import { killAll, readProcesses, relativesOf } from '../system/process-tree.js';
+import type { CommandJoin } from './command-start.js';
 import type { LaunchContext } from './launch-plan.js';
 import type { Companion } from './managed-container.js';
 
@@ -12,6 +14,8 @@ export interface CommandOptions {
   readonly command: readonly string[];
   /** Environment and directory, with the command's own variables. */
   readonly context: LaunchContext;
+  /** Undefined where containers have no cgroups. */
+  readonly join?: CommandJoin | undefined;
   readonly onOutput: (stream: LogStream, chunk: Uint8Array) => void;
   /** The input can take more again. */
   readonly onInputDrained: () => void;
@@ -47,7 +51,8 @@ export abstract class CommandProcess implements Companion {
   protected constructor(
     private readonly pid: number,
     private readonly outputs: readonly CommandOutput[],
-    private readonly tell: Pick<CommandOptions, 'clock' | 'onEnd'>,
+    private readonly tell: Pick<CommandOptions, 'clock' | 'onEnd' | 'join'>,
+    private readonly clearStart: () => void,
   ) {
     this.openOutputs = outputs.length;
   }
@@ -69,7 +74,10 @@ export abstract class CommandProcess implements Companion {
 
   /** Ends it and its children at once; `onEnd` follows. */
   kill(): void {
-    if (this.exitCode === undefined) signalGroup(this.pid, 'SIGKILL');
+    if (this.exitCode !== undefined) return;
+    const relatives = this.tell.join === undefined ? relativesOf(this.pid, readProcesses()) : [];
+    signalGroup(this.pid, 'SIGKILL');
+    killAll(relatives);
   }
 
   /** The caller has gone: asks it to end, and makes it; what it still writes is dropped. `onEnd` follows. */
@@ -91,6 +99,7 @@ export abstract class CommandProcess implements Companion {
 
   protected exited(exitCode: number): void {
     this.exitCode = exitCode;
+    this.clearStart();
     this.killing?.cancel();
     signalGroup(this.pid, 'SIGKILL'); // what it left behind
     this.dropInput();

@@ -10,5 +10,9 @@ export const layout = {
   container: (directory: string, containerId: ContainerId | string): string => path.join(directory, 'containers', containerId),
   work: (containerDirectory: string): string => path.join(containerDirectory, 'work'),
   log: (containerDirectory: string): string => path.join(containerDirectory, 'log'),
+  /** Where the guard of a container writes the exit status. */
+  end: (containerDirectory: string): string => path.join(containerDirectory, 'end'),
+  /** How a shell becomes the main process, or a command; has the environment, and is deleted once that runs. */
+  script: (containerDirectory: string, name: string): string => path.join(containerDirectory, `${name}.sh`),
   pipe: (containerDirectory: string, stream: LogStream): string => path.join(containerDirectory, `${stream}.fifo`),
 } as const;

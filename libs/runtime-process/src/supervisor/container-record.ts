@@ -2,6 +2,7 @@ import { readFileSync, renameSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import type { ContainerStatus } from '@cloudless/runtime';
 import type { LaunchContext } from './launch-plan.js';
+import type { ProcessReference } from './main-process.js';
 
 /** A lease as written down: when it ends, in seconds since the machine started, which all its processes count alike. */
 export interface RecordedLease {
@@ -14,9 +15,15 @@ export interface RecordedLease {
  * What is kept on disk of a container.
  * `starting`: its process is being made, nobody was told of it. `running`: `startToken` tells its process from a later one
  * with the same id. `exited`: the end has been seen and is final.
+ * `guard` is the parent of the process, `cgroup` the folder of its cgroup; absent where there is none, and in older records.
  */
 export type ContainerRecord =
-  | { readonly format: 1; readonly phase: 'starting' }
+  | {
+      readonly format: 1;
+      readonly phase: 'starting';
+      readonly guard?: ProcessReference;
+      readonly cgroup?: string;
+    }
   | {
       readonly format: 1;
       readonly phase: 'running';
@@ -24,6 +31,8 @@ export type ContainerRecord =
       readonly pid: number;
       readonly startToken: string;
       readonly bootId: string;
+      readonly guard?: ProcessReference;
+      readonly cgroup?: string;
       readonly launch: LaunchContext;
       /** Kept so that it holds under the next supervisor too. */
       readonly lease?: RecordedLease;

@@ -4,13 +4,13 @@ import net from 'node:net';
 import path from 'node:path';
 import { CloudlessError } from '@cloudless/base';
 import type { LogStream } from '@cloudless/runtime';
-import { EXEC_MARK } from '../system/marked-processes.js';
 import { CommandProcess, type CommandOptions } from './command-process.js';
 import { layout } from './container-paths.js';
 import type { FifoPool } from './fifo-pool.js';
-import { resolveExecutable, spawnFailure } from './launch-plan.js';
+import { planCommand } from './command-start.js';
+import { spawnFailure } from './launch-plan.js';
 import { PipeReader } from './pipe-reader.js';
-import { endOf } from './start-container.js';
+import { endOf } from './process-end.js';
 
 /** What a command without a terminal needs. */
 export interface ExecCommandOptions extends CommandOptions {
@@ -26,8 +26,9 @@ export class ExecCommand extends CommandProcess {
     child: ChildProcess,
     readers: readonly PipeReader[],
     private readonly input: net.Socket | undefined,
+    clear: () => void,
   ) {
-    super(child.pid ?? 0, readers, options);
+    super(child.pid ?? 0, readers, options, clear);
     child.on('exit', (code, signal) => this.exited(endOf(code, signal).exitCode));
     child.on('error', () => undefined); // only a failed signal: the exit tells
     input?.on('error', () => this.dropInput()); // the command closed its input
@@ -37,8 +38,8 @@ export class ExecCommand extends CommandProcess {
 
   /** Starts the command. @throws kind `invalid` when it cannot be started, `exhausted` when pipes or processes ran out. */
   static async start(options: ExecCommandOptions): Promise<ExecCommand> {
-    const { command, context, execId, fifos, directory } = options;
-    const file = resolveExecutable(command, context);
+    const { command, context, execId, fifos, directory, join } = options;
+    const { file, argv0, args, env, clear } = planCommand(command, context, execId, join);
     const pipe = async (name: string): Promise<string> => {
       const target = path.join(layout.fifos(directory), `${execId}.${name}`);
       await fifos.take(target);
@@ -57,22 +58,22 @@ export class ExecCommand extends CommandProcess {
     const theirs = [openSync(stdout, constants.O_WRONLY), openSync(stderr, constants.O_WRONLY)];
     const inputEnds = stdin === undefined ? undefined : openInput(stdin);
     for (const target of files) rmSync(target, { force: true }); // both ends are open: no name is needed any more
-    const [argv0 = file, ...args] = command;
     const child = spawn(file, args, {
       argv0,
       cwd: context.workingDir,
-      env: { ...context.env, [EXEC_MARK]: execId },
+      env,
       detached: true,
       stdio: [inputEnds?.theirs ?? 'ignore', theirs[0], theirs[1]],
     });
     for (const fd of [...theirs, ...(inputEnds === undefined ? [] : [inputEnds.theirs])]) closeSync(fd);
     if (child.pid === undefined) {
+      clear();
       for (const open of readers) open.close();
       if (inputEnds !== undefined) closeSync(inputEnds.ours);
-      throw spawnFailure(await new Promise<NodeJS.ErrnoException>((resolve) => child.once('error', resolve)), argv0);
+      throw spawnFailure(await new Promise<NodeJS.ErrnoException>((resolve) => child.once('error', resolve)), command[0] ?? argv0);
     }
     const input = inputEnds === undefined ? undefined : new net.Socket({ fd: inputEnds.ours, readable: false, writable: true });
-    started = new ExecCommand(options, child, readers, input);
+    started = new ExecCommand(options, child, readers, input, clear);
     for (const open of readers) open.start();
     return started;
   }

@@ -19,13 +19,15 @@ const KEEP_SHARE = 0.25;
 export class KeptLease {
   private readonly timer: LeaseTimer;
   private onRecord: RecordedLease | undefined;
+  private exact: RecordedLease | undefined;
 
   constructor(private readonly deps: KeptLeaseDeps) {
     this.timer = new LeaseTimer(deps.clock, deps.onEnd);
   }
 
+  /** Whether its time is over, also when its timer has not fired yet. */
   get hasEnded(): boolean {
-    return this.timer.hasEnded;
+    return this.timer.hasEnded || (this.exact !== undefined && uptime() >= this.exact.endsAtUptimeSeconds);
   }
 
   /** What is to be on record; undefined without a lease. */
@@ -33,11 +35,21 @@ export class KeptLease {
     return this.onRecord;
   }
 
+  /** The lease as it is now, which the record may be a little older than; also of a lease that has ended. */
+  get newest(): RecordedLease | undefined {
+    return this.exact;
+  }
+
   renew(lease: ContainerLease | undefined): void {
     if (this.timer.hasEnded) return;
     this.timer.renew(lease);
-    if (lease === undefined) return this.record(undefined);
+    if (this.timer.hasEnded) return;
+    if (lease === undefined) {
+      this.exact = undefined;
+      return this.record(undefined);
+    }
     const endsAtUptimeSeconds = uptime() + lease.leaseMs / 1_000;
+    this.exact = { ...lease, endsAtUptimeSeconds };
     const { onRecord } = this;
     const isNear =
       onRecord !== undefined && endsAtUptimeSeconds - onRecord.endsAtUptimeSeconds < (lease.leaseMs / 1_000) * KEEP_SHARE;
@@ -49,6 +61,7 @@ export class KeptLease {
   /** Goes on with what an earlier supervisor wrote down; at once to its end when that has passed, with what is left of the grace. */
   resume(lease: RecordedLease): void {
     this.onRecord = lease;
+    this.exact = lease;
     const leaseMs = (lease.endsAtUptimeSeconds - uptime()) * 1_000;
     this.timer.renew({ leaseMs: Math.max(0, leaseMs), graceMs: lease.graceMs + Math.min(0, leaseMs) });
   }

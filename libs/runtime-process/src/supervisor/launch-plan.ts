@@ -1,4 +1,4 @@
-import { accessSync, constants, statSync } from 'node:fs';
+import { accessSync, closeSync, constants, openSync, readSync, statSync } from 'node:fs';
 import path from 'node:path';
 import { CloudlessError, InvalidInputError, type Violation } from '@cloudless/base';
 import type { ContainerEndpoint, ContainerRequest } from '@cloudless/runtime';
@@ -95,6 +95,9 @@ export function resolveExecutable(command: readonly string[], { env, workingDir 
     const where = name.includes('/') ? `no executable file ${name}` : `no executable ${name} in PATH ${env.PATH ?? ''}`;
     throw new CloudlessError('invalid', `command: ${where}`);
   }
+  const interpreter = interpreterOf(file);
+  if (interpreter !== undefined && !isExecutable(interpreter))
+    throw new CloudlessError('invalid', `command: ${name} cannot be started: there is no interpreter ${interpreter}`);
   return file;
 }
 
@@ -122,6 +125,23 @@ function hasNul(text: string): boolean {
 
 function variableOf(portName: string): string {
   return portName.toUpperCase().replaceAll(/[^A-Z0-9]/g, '_');
+}
+
+/** What the first line of a script names, as an absolute path; undefined for other files, and for scripts that cannot be read. */
+function interpreterOf(file: string): string | undefined {
+  const start = Buffer.alloc(256);
+  try {
+    const fd = openSync(file, constants.O_RDONLY);
+    try {
+      readSync(fd, start);
+    } finally {
+      closeSync(fd);
+    }
+  } catch {
+    return undefined;
+  }
+  const [, interpreter] = /^#![ \t]*(\/[^ \t\n\0]+)[ \t\n\0]/.exec(start.toString('latin1')) ?? [];
+  return interpreter;
 }
 
 function isDirectory(folder: string): boolean {

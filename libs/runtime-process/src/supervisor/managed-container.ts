@@ -1,30 +1,17 @@
 import { rmSync } from 'node:fs';
 import { CloudlessError, errorFields, type Clock, type Log, type Timer } from '@cloudless/base';
-import { exitReason, LEASE_ENDED_REASON, type ContainerLease, type ContainerStatus } from '@cloudless/runtime';
-import { isAlive, signalGroup } from '../system/process-identity.js';
+import { LEASE_ENDED_REASON, type ContainerLease, type ContainerStatus } from '@cloudless/runtime';
+import type { TreeProcess } from '../system/process-tree.js';
+import type { CommandJoin } from './command-start.js';
+import { layout } from './container-paths.js';
 import { writeRecord, type RecordedLease } from './container-record.js';
 import { KeptLease } from './kept-lease.js';
+import type { ShellTools } from './launch-script.js';
+import type { GuardedLease } from './lease-guard.js';
 import type { LaunchContext } from './launch-plan.js';
+import type { MainProcess } from './main-process.js';
 import type { ContainerOutput } from './output.js';
-
-/** How a main process ended. */
-export interface ProcessEnd {
-  readonly exitCode: number;
-  readonly reason: string;
-}
-
-/** Ended out of sight: it was adopted, so it was not our child, or no supervisor lived at the time. */
-export const UNSEEN: ProcessEnd = { exitCode: -1, reason: exitReason(-1) };
-/** The machine was started anew since. */
-export const LOST: ProcessEnd = { exitCode: -1, reason: 'lost with the machine' };
-
-/** The main process of a running container. */
-export interface MainProcess {
-  readonly pid: number;
-  readonly startToken: string;
-  /** Not a child of this supervisor: its end is seen only by looking. */
-  readonly adopted: boolean;
-}
+import type { ProcessEnd } from './process-end.js';
 
 /** What a container needs of its supervisor. */
 export interface ManagedContainerDeps {
@@ -96,9 +83,31 @@ export class ManagedContainer {
     return this.context;
   }
 
+  /** How its commands join its cgroup; undefined where there are none. */
+  joinOf(execId: string, tools: ShellTools | undefined): CommandJoin | undefined {
+    const cgroup = this.main?.cgroup;
+    if (cgroup === undefined || tools === undefined) return undefined;
+    return { tools, joinFile: cgroup.joinFile, scriptFile: layout.script(this.deps.directory, `exec-${execId}`) };
+  }
+
   /** Ends by itself unless it is renewed again in time; undefined: it runs without end. */
   renew(lease: ContainerLease | undefined): void {
     if (this.isRunning) this.lease.renew(lease);
+  }
+
+  /** The lease that is to hold also when the supervisor is dead; undefined without one, and when the container has ended. */
+  get guardedLease(): GuardedLease | undefined {
+    const { main } = this;
+    const lease = this.isRunning ? this.lease.newest : undefined;
+    if (lease === undefined || main === undefined) return undefined;
+    const { endsAtUptimeSeconds, graceMs } = lease;
+    return {
+      containerId: this.current.containerId,
+      endsAtUptimeSeconds,
+      graceMs,
+      main: { pid: main.pid, startToken: main.startToken },
+      cgroup: main.cgroup?.folder,
+    };
   }
 
   /** Goes on with the lease that an earlier supervisor wrote down. */
@@ -117,6 +126,8 @@ export class ManagedContainer {
       pid: main.pid,
       startToken: main.startToken,
       bootId: this.deps.bootId,
+      ...(main.guard === undefined ? {} : { guard: main.guard }),
+      ...(main.cgroup === undefined ? {} : { cgroup: main.cgroup.folder }),
       launch: context,
       ...(lease.recorded === undefined ? {} : { lease: lease.recorded }),
     });
@@ -139,19 +150,32 @@ export class ManagedContainer {
   /** Looks whether an adopted process has ended. */
   check(): void {
     const { main } = this;
-    if (main?.adopted === true && this.isRunning && !isAlive(main.pid, main.startToken)) this.ended(UNSEEN);
+    if (main?.adopted !== true || !this.isRunning) return;
+    const end = main.findEnd(this.deps.clock.now());
+    if (end !== undefined) this.ended(end);
+  }
+
+  /** The guard of the main process was killed: the exit code is lost unless the guard had written it down. */
+  guardEnded(): void {
+    if (!this.isRunning) return;
+    const end = this.main?.guardEnded();
+    if (end !== undefined) this.ended(end);
+  }
+
+  /** Kills what left the process group of an ended container. @param processes - Those of the machine, as seen since. */
+  sweep(processes: readonly TreeProcess[]): void {
+    if (!this.isRunning) this.main?.killRelatives(processes);
   }
 
   /** The main process has ended: kills the rest of its group, writes the record, tells. */
-  ended({ exitCode, reason }: ProcessEnd): void {
+  ended({ exitCode, reason, finishedAtMs = this.deps.clock.wallTime() }: ProcessEnd, byLease = this.lease.hasEnded): void {
     if (!this.isRunning) return;
     this.killing?.timer.cancel();
     this.lease.cancel();
-    if (this.main !== undefined) signalGroup(this.main.pid, 'SIGKILL');
+    this.main?.killGroup();
     const { containerId, labels, startedAtMs, endpoints } = this.current;
-    const finishedAtMs = this.deps.clock.wallTime();
     const ended = { containerId, labels, phase: 'exited', startedAtMs, finishedAtMs, exitCode, reason, endpoints } as const;
-    this.current = this.lease.hasEnded ? { ...ended, reason: LEASE_ENDED_REASON, leaseEnded: true } : ended;
+    this.current = byLease ? { ...ended, reason: LEASE_ENDED_REASON, leaseEnded: true } : ended;
     this.context = undefined;
     this.writeEnd();
     for (const companion of this.companions) companion.kill();
@@ -203,8 +227,9 @@ export class ManagedContainer {
 
   private signal(signal: 'SIGTERM' | 'SIGKILL'): void {
     const { main } = this;
+    this.check();
     if (main === undefined || !this.isRunning) return;
-    if (main.adopted && !isAlive(main.pid, main.startToken)) this.ended(UNSEEN);
-    else signalGroup(main.pid, signal);
+    if (signal === 'SIGTERM') main.terminate();
+    else main.kill();
   }
 }

@@ -7,6 +7,7 @@ import { VERSION } from '../version.js';
 import { layout } from './container-paths.js';
 import { Session } from './session.js';
 import { createFileLog } from './supervisor-log.js';
+import { findShellTools, openContainerGroups } from './shell-tools.js';
 import { Supervisor } from './supervisor.js';
 
 /** What the main function of a supervisor needs. */
@@ -15,6 +16,8 @@ export interface SupervisorOptions {
   readonly args: readonly string[];
   readonly clock: Clock;
   readonly random: Random;
+  /** Default true: where this user may, each container gets a cgroup of its own. */
+  readonly useCgroups?: boolean;
 }
 
 /**
@@ -23,14 +26,16 @@ export interface SupervisorOptions {
  * @returns When all is let go; end the process then. At once when another supervisor serves the directory.
  * @throws kind `invalid` for arguments that no client writes.
  */
-export async function runSupervisor({ args, clock, random }: SupervisorOptions): Promise<void> {
+export async function runSupervisor({ args, clock, random, useCgroups = true }: SupervisorOptions): Promise<void> {
   const { directory, idleMs } = parseArguments(args);
   process.chdir(directory); // keeps no other file system busy, and makes the socket's path short enough
   if (!acquireDirectoryLock(directory)) return;
   const log = createFileLog(path.join(directory, 'supervisor.log'), clock, { component: 'supervisor', pid: process.pid });
-  const supervisor = new Supervisor({ directory, clock, random, log });
+  const tools = await findShellTools();
+  const cgroup = tools === undefined || !useCgroups ? undefined : await openContainerGroups(directory, tools, log);
+  const supervisor = new Supervisor({ directory, clock, random, log, tools, cgroup });
   await supervisor.open();
-  log.info('supervisor began', { containers: supervisor.list().length });
+  log.info('supervisor began', { containers: supervisor.list().length, cgroup: cgroup?.folder, guards: tools !== undefined });
   try {
     await serve(supervisor, { clock, log, idleMs });
   } finally {

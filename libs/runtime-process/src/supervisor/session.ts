@@ -75,7 +75,10 @@ export class Session {
 
   /** Answers also a client of another protocol, so that it can say which; but hears nothing more from it. */
   private greet(hello: Extract<ClientMessage, { type: 'hello' }>): void {
-    const capabilities = [EXEC_STREAMS, LEASES, ...(loadPtyBinding() === undefined ? [] : [EXEC_TTY])];
+    const capabilities = [
+      ...[EXEC_STREAMS, ...(this.deps.supervisor.hasLeases ? [LEASES] : [])],
+      ...(loadPtyBinding() === undefined ? [] : [EXEC_TTY]),
+    ];
     this.send({ type: 'hello', protocol: PROTOCOL, version: this.deps.version, pid: process.pid, capabilities });
     if (hello.protocol !== PROTOCOL) {
       this.socket.end();

@@ -1,28 +1,34 @@
-import { spawn } from 'node:child_process';
-import { closeSync, constants as fsConstants, openSync, rmSync } from 'node:fs';
-import { constants } from 'node:os';
+import { rmSync } from 'node:fs';
 import type { Clock, Log } from '@cloudless/base';
-import { exitReason, type ContainerEndpoint, type ContainerRequest, type ContainerStatus } from '@cloudless/runtime';
+import type { ContainerEndpoint, ContainerRequest, ContainerStatus } from '@cloudless/runtime';
 import { makeDirectorySync } from '@cloudless/system';
 import { LogWriter } from '../logs/log-writer.js';
-import { startTokenOf } from '../system/process-identity.js';
+import type { Cgroup } from '../system/cgroups.js';
 import type { SupervisorSettings } from '../wire/messages.js';
 import { layout } from './container-paths.js';
 import { writeRecord } from './container-record.js';
 import type { FifoPool } from './fifo-pool.js';
-import { environmentOf, resolveExecutable, spawnFailure, type LaunchContext } from './launch-plan.js';
-import { ManagedContainer, type ProcessEnd } from './managed-container.js';
+import { environmentOf, resolveExecutable, type LaunchContext } from './launch-plan.js';
+import type { ShellTools } from './launch-script.js';
+import { ManagedContainer } from './managed-container.js';
 import { ContainerOutput } from './output.js';
+import { startMainProcess } from './start-process.js';
 
 /** What a start needs beside the request. */
 export interface StartDeps {
   readonly directory: string;
   readonly clock: Clock;
   readonly log: Log;
-  readonly fifos: FifoPool;
+  readonly fifos: Pick<FifoPool, 'take'>;
   readonly bootId: string;
   readonly settings: SupervisorSettings;
+  /** Undefined where processes have no guard. */
+  readonly tools?: ShellTools | undefined;
+  /** Its own, to be made; undefined where there are no cgroups. */
+  readonly cgroup?: Cgroup | undefined;
   readonly onExit: (container: ManagedContainer) => void;
+  /** Nothing tells when the main process of a container ends any more: it must be looked at. */
+  readonly onGuardLost: () => void;
 }
 
 /** Makes the files of a container and starts its process, leader of its own session. Leaves nothing when it fails. */
@@ -46,24 +52,31 @@ export async function startContainer(
   try {
     const file = resolveExecutable(request.command, context);
     writeRecord(folder, { format: 1, phase: 'starting' });
+    const cgroup = deps.tools === undefined ? undefined : deps.cgroup;
+    cgroup?.create();
     await deps.fifos.take(layout.pipe(folder, 'stdout'));
     await deps.fifos.take(layout.pipe(folder, 'stderr'));
-    return await launch(request, endpoints, context, file, folder, deps);
+    return await launch({ request, endpoints, context, file, folder, cgroup }, deps);
   } catch (reason) {
+    deps.cgroup?.kill();
+    deps.cgroup?.remove();
     rmSync(folder, { recursive: true, force: true });
     throw reason;
   }
 }
 
-/** Between the making of the process and its record there is no await: one that was made is always on record. */
-async function launch(
-  request: ContainerRequest,
-  endpoints: readonly ContainerEndpoint[],
-  context: LaunchContext,
-  file: string,
-  folder: string,
-  deps: StartDeps,
-): Promise<ManagedContainer> {
+/** Where the files of a container are, and what its process is started with. */
+interface Launch {
+  readonly request: ContainerRequest;
+  readonly endpoints: readonly ContainerEndpoint[];
+  readonly context: LaunchContext;
+  readonly file: string;
+  readonly folder: string;
+  readonly cgroup: Cgroup | undefined;
+}
+
+async function launch(plan: Launch, deps: StartDeps): Promise<ManagedContainer> {
+  const { request, endpoints, context, folder } = plan;
   const { clock, log, settings } = deps;
   const writer = new LogWriter({
     directory: layout.log(folder),
@@ -74,45 +87,43 @@ async function launch(
   });
   let container: ManagedContainer | undefined;
   const output = new ContainerOutput(folder, writer, () => container?.pipeEnded());
-  // Read and write: the process itself then keeps the pipe alive, so that it meets no broken pipe while no supervisor lives.
-  const pipes = (['stdout', 'stderr'] as const).map((stream) => openSync(layout.pipe(folder, stream), fsConstants.O_RDWR));
-  const [argv0 = file, ...first] = request.command;
-  const child = spawn(file, [...first, ...request.args], {
-    argv0,
-    cwd: context.workingDir,
-    env: context.env,
-    detached: true,
-    stdio: ['ignore', pipes[0], pipes[1]],
-  });
-  const startedAtMs = clock.wallTime();
-  for (const fd of pipes) closeSync(fd);
-  const { pid } = child;
-  if (pid === undefined) {
+  try {
+    const started = await startMainProcess(plan, deps);
+    const { main } = started;
+    const { containerId, labels } = request;
+    const status: ContainerStatus = {
+      ...{ containerId, labels, phase: 'running', pid: main.pid },
+      ...{ startedAtMs: started.startedAtMs, endpoints },
+    };
+    container = new ManagedContainer(status, main, context, {
+      directory: folder,
+      clock,
+      log,
+      bootId: deps.bootId,
+      output,
+      onExit: deps.onExit,
+    });
+    try {
+      if (request.lease === undefined) container.writeRunning();
+      else container.renew(request.lease); // writes it down too
+    } catch (reason) {
+      container.close();
+      main.kill();
+      throw reason;
+    }
+    const managed = container;
+    started.onEnd({
+      ended: (end) => managed.ended(end),
+      guardLost: () => {
+        log.warn('guard of a container lost', { containerId });
+        managed.guardEnded();
+        deps.onGuardLost();
+      },
+    });
+    output.start();
+    return managed;
+  } catch (reason) {
     output.close();
-    throw spawnFailure(await new Promise<NodeJS.ErrnoException>((resolve) => child.once('error', resolve)), argv0);
+    throw reason;
   }
-  const startToken = startTokenOf(pid) ?? '';
-  const { containerId, labels } = request;
-  const status: ContainerStatus = { containerId, labels, phase: 'running', pid, startedAtMs, endpoints };
-  container = new ManagedContainer(status, { pid, startToken, adopted: false }, context, {
-    directory: folder,
-    clock,
-    log,
-    bootId: deps.bootId,
-    output,
-    onExit: deps.onExit,
-  });
-  const managed = container;
-  child.on('exit', (code, signal) => managed.ended(endOf(code, signal)));
-  child.on('error', (reason) => log.warn('process error', { containerId, error: reason.message }));
-  if (request.lease === undefined) managed.writeRunning();
-  else managed.renew(request.lease); // writes it down too
-  output.start();
-  return managed;
-}
-
-/** Exit code as shells count, and the phrase for it. */
-export function endOf(code: number | null, signal: NodeJS.Signals | null): ProcessEnd {
-  const exitCode = signal === null ? (code ?? 0) : 128 + constants.signals[signal];
-  return { exitCode, reason: exitReason(exitCode, signal ?? undefined) };
 }

@@ -1,14 +1,29 @@
-import { CloudlessError, randomHex, type Clock, type ContainerId, type Log, type Random, type Timer } from '@cloudless/base';
+import { uptime } from 'node:os';
+import {
+  CloudlessError,
+  errorFields,
+  randomHex,
+  type Clock,
+  type ContainerId,
+  type Log,
+  type Random,
+  type Timer,
+} from '@cloudless/base';
 import type { ContainerEvent, ContainerLease, ContainerRequest, ContainerStatus } from '@cloudless/runtime';
+import type { Cgroup } from '../system/cgroups.js';
 import { killMarked } from '../system/marked-processes.js';
 import { readBootId } from '../system/process-identity.js';
+import { readProcesses } from '../system/process-tree.js';
 import type { ClientMessage, SupervisorSettings } from '../wire/messages.js';
 import { adoptContainers } from './adopt-containers.js';
 import { layout } from './container-paths.js';
 import type { CommandOptions, CommandProcess } from './command-process.js';
+import { ContainerGroups } from './container-groups.js';
 import { ExecCommand, MAX_EXECS, tooManyExecs } from './exec-command.js';
 import { FifoPool } from './fifo-pool.js';
 import { checkContainerId, checkRequest, withVariables } from './launch-plan.js';
+import type { ShellTools } from './launch-script.js';
+import { LeaseGuard, type GuardedLease } from './lease-guard.js';
 import type { ManagedContainer } from './managed-container.js';
 import { PortPool } from './port-pool.js';
 import { startContainer } from './start-container.js';
@@ -21,6 +36,10 @@ export interface SupervisorDeps {
   readonly clock: Clock;
   readonly random: Random;
   readonly log: Log;
+  /** Undefined where processes have no guard: there are no leases then. */
+  readonly tools?: ShellTools | undefined;
+  /** Group below which containers get groups of their own; undefined where there are no cgroups. */
+  readonly cgroup?: Cgroup | undefined;
 }
 
 /** How often adopted processes are looked at when nothing hints at their end. */
@@ -39,9 +58,17 @@ export class Supervisor {
   private execs = 0;
   private looking: Timer | undefined;
   private readonly unswept = new Set<string>();
+  private readonly groups: ContainerGroups;
+  private readonly guard: LeaseGuard | undefined;
+  /** Leases of containers that are being started. */
+  private readonly pledged = new Map<string, GuardedLease>();
   private stopping = false;
 
   constructor(private readonly deps: SupervisorDeps) {
+    const { directory, tools, cgroup, clock, log } = deps;
+    const onFault = (reason: unknown): void => log.error('no guard for exclusive containers', errorFields(reason));
+    this.guard = tools === undefined ? undefined : new LeaseGuard(directory, tools, onFault);
+    this.groups = new ContainerGroups(cgroup, clock, log);
     this.ports = new PortPool(deps.random);
     this.fifos = new FifoPool(layout.fifos(deps.directory), () => randomHex(deps.random, 8));
   }
@@ -54,13 +81,21 @@ export class Supervisor {
     for (const container of adoptContainers({ directory, clock, log, bootId: this.bootId, settings: LOG_DEFAULTS, onExit })) {
       this.containers.set(container.status.containerId, container);
       if (container.isRunning) await this.ports.hold(container.ports);
+      else this.groups.clear(container.main?.cgroup);
     }
+    this.groups.clearOthers((containerId) => this.containers.get(containerId)?.isRunning === true);
+    this.guardLeases();
     this.look();
   }
 
   /** Settings for what is started from now on. */
   configure(settings: SupervisorSettings): void {
     this.settings = settings;
+  }
+
+  /** Whether containers can have leases: somebody ends them also when this supervisor is dead. */
+  get hasLeases(): boolean {
+    return this.guard !== undefined;
   }
 
   get isIdle(): boolean {
@@ -109,6 +144,11 @@ export class Supervisor {
         failures.push(reason);
       }
     }
+    try {
+      this.guardLeases();
+    } catch (reason) {
+      failures.push(reason);
+    }
     if (failures.length > 0) throw failures[0];
   }
 
@@ -131,7 +171,8 @@ export class Supervisor {
     const { directory, clock, random } = this.deps;
     const execId = randomHex(random, 8);
     try {
-      const common = { ...listener, command: words, clock, execId, context };
+      const join = container.joinOf(execId, this.deps.tools);
+      const common = { ...listener, command: words, clock, execId, context, join };
       const command =
         tty === undefined
           ? await ExecCommand.start({ ...common, directory, fifos: this.fifos, hasInput })
@@ -162,6 +203,8 @@ export class Supervisor {
     await Promise.all([...this.containers.values()].map((container) => container.stop(graceMs)));
     await Promise.all([...this.containers.values()].map(({ drained }) => drained));
     killMarked(({ containerId }) => this.containers.has(containerId));
+    this.guard?.close();
+    await this.groups.close();
   }
 
   /** Lets go of everything; processes go on and wait for another supervisor. */
@@ -169,12 +212,17 @@ export class Supervisor {
     this.stopping = true;
     this.looking?.cancel();
     for (const container of this.containers.values()) container.close();
+    if (this.isIdle) this.guard?.close();
+    if (this.isIdle) this.groups.removeParent();
   }
 
   private async startWith(request: ContainerRequest, settings: SupervisorSettings): Promise<ContainerStatus> {
-    const { directory, clock, log } = this.deps;
+    const { directory, clock, log, tools } = this.deps;
     const ports = await this.ports.take(request.ports, settings);
+    const { containerId } = request;
+    const cgroup = this.groups.groupOf(containerId);
     try {
+      this.pledge(request, cgroup);
       const container = await startContainer(request, ports, {
         directory,
         clock,
@@ -182,23 +230,54 @@ export class Supervisor {
         fifos: this.fifos,
         bootId: this.bootId,
         settings,
+        tools,
+        cgroup,
         onExit: (ended) => this.exited(ended),
+        onGuardLost: () => this.look(),
       });
-      this.containers.set(request.containerId, container);
+      this.containers.set(containerId, container);
+      this.pledged.delete(containerId);
+      if (request.lease !== undefined) this.guardLeases();
       const { status } = container;
       this.tell({ kind: 'started', status });
       return status;
     } catch (reason) {
       this.ports.release(ports);
+      if (this.pledged.delete(containerId)) this.guardLeases();
       throw reason;
     }
+  }
+
+  /** From before there is a process, its end is guarded. */
+  private pledge({ containerId, lease }: ContainerRequest, cgroup: Cgroup | undefined): void {
+    if (lease === undefined) return;
+    if (this.guard === undefined)
+      throw new CloudlessError('unimplemented', 'lease: this node lacks the capability disconnect.exclusive');
+    const endsAtUptimeSeconds = uptime() + lease.leaseMs / 1_000;
+    this.pledged.set(containerId, {
+      ...{ containerId, endsAtUptimeSeconds, graceMs: lease.graceMs, main: undefined },
+      cgroup: cgroup?.folder,
+    });
+    this.guardLeases();
+  }
+
+  /** Hands all leases to the guard. @throws as `LeaseGuard.update` does. */
+  private guardLeases(): void {
+    const running = [...this.containers.values()].flatMap(({ guardedLease }) => guardedLease ?? []);
+    this.guard?.update([...running, ...this.pledged.values()]);
   }
 
   private exited(container: ManagedContainer): void {
     const { status } = container;
     this.tell({ kind: 'exited', status });
     this.sweep(status.containerId);
+    this.groups.clear(container.main?.cgroup);
     this.ports.release(container.ports);
+    try {
+      if (this.guard !== undefined) this.guardLeases();
+    } catch (reason) {
+      this.deps.log.warn('leases not written down', errorFields(reason));
+    }
   }
 
   /** Soon kills what left the process group of an ended container or command; one look serves all that ended meanwhile. */
@@ -209,10 +288,15 @@ export class Supervisor {
       const marks = new Set(this.unswept);
       this.unswept.clear();
       killMarked(({ containerId, execId }) => marks.has(containerId) || (execId !== undefined && marks.has(execId)));
+      const ended = [...marks].flatMap((each) => this.containers.get(each) ?? []);
+      if (ended.length === 0) return;
+      const processes = this.deps.cgroup === undefined ? readProcesses() : [];
+      for (const container of ended) container.sweep(processes);
     });
   }
 
   private look(): void {
+    this.looking?.cancel();
     const adopted = [...this.containers.values()].filter(({ isRunning, main }) => isRunning && main?.adopted === true);
     for (const container of adopted) container.check();
     this.looking = adopted.length === 0 ? undefined : this.deps.clock.setTimer(LOOK_MS, () => this.look());

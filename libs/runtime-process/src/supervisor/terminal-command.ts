@@ -1,10 +1,10 @@
 import { ReadStream } from 'node:tty';
 import { CloudlessError } from '@cloudless/base';
 import type { TerminalSize } from '@cloudless/runtime';
-import { EXEC_MARK } from '../system/marked-processes.js';
 import { CommandProcess, type CommandOptions, type CommandOutput } from './command-process.js';
 import { drain } from './drain.js';
-import { resolveExecutable, spawnFailure } from './launch-plan.js';
+import { planCommand } from './command-start.js';
+import { spawnFailure } from './launch-plan.js';
 import { loadPtyBinding, spawnHelperPath, type PtyBinding } from './pty-binding.js';
 import { TerminalInput } from './terminal-input.js';
 
@@ -27,20 +27,21 @@ export class TerminalCommand extends CommandProcess {
     private readonly output: TerminalOutput,
     private readonly input: TerminalInput,
     options: TerminalCommandOptions,
+    clear: () => void,
   ) {
-    super(pid, [output], options);
+    super(pid, [output], options, clear);
   }
 
   /** Starts the command. @throws kind `invalid` when it cannot be started, `unimplemented` where there are no terminals. */
   static start(options: TerminalCommandOptions): TerminalCommand {
-    const { command, context, execId, tty, clock } = options;
+    const { command, context, execId, tty, clock, join } = options;
     const binding = loadPtyBinding();
     if (binding === undefined) throw new CloudlessError('unimplemented', 'tty: this node lacks the capability exec.tty');
-    const file = resolveExecutable(command, context);
-    const env = { TERM: DEFAULT_TERM, ...context.env, [EXEC_MARK]: execId };
+    const inTerminal = { ...context, env: { TERM: DEFAULT_TERM, ...context.env } };
+    const { file, args, env, clear } = planCommand(command, inTerminal, execId, join);
     let started: TerminalCommand | undefined;
-    const process = fork(binding, command[0] ?? '', [
-      ...([file, command.slice(1), Object.entries(env).map(([name, value]) => `${name}=${value}`)] as const),
+    const process = fork(binding, command[0] ?? '', clear, [
+      ...([file, args, Object.entries(env).map(([name, value]) => `${name}=${value}`)] as const),
       ...([context.workingDir, tty.columns, tty.rows, -1, -1, true, spawnHelperPath()] as const),
       (code, signal) => started?.exited(signal === 0 ? code : 128 + signal),
     ]);
@@ -50,7 +51,7 @@ export class TerminalCommand extends CommandProcess {
       onEnd: () => started?.outputEnded(),
       beforeClose: (close) => input.close(close),
     });
-    started = new TerminalCommand(process.pid, process.fd, binding, output, input, options);
+    started = new TerminalCommand(process.pid, process.fd, binding, output, input, options, clear);
     return started;
   }
 
@@ -71,10 +72,16 @@ export class TerminalCommand extends CommandProcess {
   }
 }
 
-function fork(binding: PtyBinding, name: string, args: Parameters<PtyBinding['fork']>): ReturnType<PtyBinding['fork']> {
+function fork(
+  binding: PtyBinding,
+  name: string,
+  clear: () => void,
+  args: Parameters<PtyBinding['fork']>,
+): ReturnType<PtyBinding['fork']> {
   try {
     return binding.fork(...args);
   } catch (cause) {
+    clear();
     throw spawnFailure(cause as NodeJS.ErrnoException, name);
   }
 }

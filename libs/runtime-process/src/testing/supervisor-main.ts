@@ -1,5 +1,6 @@
 import { runSupervisor } from '../index.js';
 import { realClock, realRandom } from './system.js';
 
-await runSupervisor({ args: process.argv.slice(2), clock: realClock, random: realRandom });
+const args = process.argv.slice(2);
+await runSupervisor({ args, clock: realClock, random: realRandom, useCgroups: !args.includes('--without-cgroups') });
 process.exit(0);

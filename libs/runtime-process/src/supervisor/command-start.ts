@@ -1,0 +1,45 @@
+import { rmSync, writeFileSync } from 'node:fs';
+import { EXEC_MARK } from '../system/marked-processes.js';
+import { resolveExecutable, type LaunchContext } from './launch-plan.js';
+import { launchScript, type ShellTools } from './launch-script.js';
+
+/** How a command gets into the cgroup of its container before it begins. */
+export interface CommandJoin {
+  readonly tools: ShellTools;
+  /** `cgroup.procs` of the container's group. */
+  readonly joinFile: string;
+  /** Where the launch script of the command is written. */
+  readonly scriptFile: string;
+}
+
+/** What a process is made of that becomes the command. */
+export interface CommandStart {
+  readonly file: string;
+  readonly argv0: string;
+  readonly args: readonly string[];
+  readonly env: Readonly<Record<string, string>>;
+  /** Deletes what the start needed; to be called when the command has ended. */
+  readonly clear: () => void;
+}
+
+/**
+ * Says how a command is started: as itself, or by a shell that joins the cgroup of the container first, so that nothing the
+ * command starts outlives the container.
+ * @throws kind `invalid` when there is no such executable.
+ */
+export function planCommand(
+  command: readonly string[],
+  { env, workingDir }: LaunchContext,
+  execId: string,
+  join: CommandJoin | undefined,
+): CommandStart {
+  const file = resolveExecutable(command, { env, workingDir });
+  const marked = { ...env, [EXEC_MARK]: execId };
+  const [argv0 = file, ...args] = command;
+  if (join === undefined) return { file, argv0, args, env: marked, clear: () => undefined };
+  const { tools, joinFile, scriptFile } = join;
+  const steps = { command, context: { env: marked, workingDir }, joinFile, leadsSession: false };
+  writeFileSync(scriptFile, launchScript(steps, tools), { mode: 0o600 });
+  const clear = (): void => rmSync(scriptFile, { force: true });
+  return { file: tools.shell, argv0: 'sh', args: [scriptFile], env: {}, clear };
+}

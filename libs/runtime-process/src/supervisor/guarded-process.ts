@@ -1,0 +1,66 @@
+import { spawn, type ChildProcess } from 'node:child_process';
+import type { Readable } from 'node:stream';
+import { CloudlessError } from '@cloudless/base';
+import type { ProcessReference } from './main-process.js';
+import { startTokenOf } from '../system/process-identity.js';
+
+/**
+ * The guard of one container: a shell in a session of its own that starts the launch script `$2` as its child, waits, and
+ * writes the exit status to `$1`, so that the status outlives the supervisor. It costs less than 1 MB. Its name in lists of
+ * processes says nothing of the command, so that what is meant for the command does not hit the guard.
+ */
+const GUARD = `( . "$2" ) >&4 2>&5
+set -- "$1" $?
+echo "$2" >"$1"
+exit "$2"`;
+
+/** What the start of a guard needs. */
+export interface GuardOptions {
+  readonly shell: string;
+  readonly workingDir: string;
+  readonly endFile: string;
+  readonly scriptFile: string;
+  /** Descriptors of the container's pipes. */
+  readonly stdout: number;
+  readonly stderr: number;
+}
+
+/** A guard that has been started; its child is about to be. */
+export interface StartedGuard extends ProcessReference {
+  readonly child: ChildProcess;
+  /**
+   * Process id of the main process, once the launch script has begun and can be deleted.
+   * @throws kind `exhausted` when the guard ended before.
+   */
+  readonly mainPid: Promise<number>;
+}
+
+/** Starts a guard; undefined, and `child` with an error to come, when no process can be made. */
+export function startGuard(options: GuardOptions): StartedGuard | { readonly child: ChildProcess; readonly pid: undefined } {
+  const child = spawn(options.shell, ['-c', GUARD, 'cloudless-guard', options.endFile, options.scriptFile], {
+    cwd: options.workingDir,
+    env: {},
+    detached: true,
+    stdio: ['ignore', 'ignore', 'ignore', 'pipe', options.stdout, options.stderr],
+  });
+  const { pid } = child;
+  if (pid === undefined) return { child, pid };
+  const mainPid = readPid(child.stdio[3] as Readable);
+  mainPid.catch(() => undefined); // whoever waits for it is told; the record may fail before
+  return { child, pid, startToken: startTokenOf(pid) ?? '', mainPid };
+}
+
+function readPid(pipe: Readable): Promise<number> {
+  return new Promise((resolve, reject) => {
+    let text = '';
+    pipe.setEncoding('latin1').on('data', (chunk: string) => {
+      text += chunk;
+      if (text.endsWith('\n')) pipe.destroy();
+    });
+    pipe.on('error', () => undefined); // the close follows
+    pipe.once('close', () => {
+      if (/^\d+\n$/.test(text)) resolve(Number(text));
+      else reject(new CloudlessError('exhausted', 'command: its guard could not start a process'));
+    });
+  });
+}

@@ -1,0 +1,145 @@
+import { spawn, type ChildProcess } from 'node:child_process';
+import { readFileSync, renameSync, writeFileSync } from 'node:fs';
+import path from 'node:path';
+import { CloudlessError, type ContainerId } from '@cloudless/base';
+import { isAlive, startTokenOf } from '../system/process-identity.js';
+import { LEASE_GUARD } from './lease-guard-script.js';
+import type { ShellTools } from './launch-script.js';
+import type { ProcessReference } from './main-process.js';
+
+/** A container that is to end when nobody renews its lease. */
+export interface GuardedLease {
+  readonly containerId: ContainerId;
+  /** SIGTERM then, in seconds since the machine started. */
+  readonly endsAtUptimeSeconds: number;
+  /** SIGKILL so much later. */
+  readonly graceMs: number;
+  /** Undefined while the process is being made. */
+  readonly main: ProcessReference | undefined;
+  /** Folder of the container's cgroup. */
+  readonly cgroup: string | undefined;
+}
+
+/**
+ * Keeps a small process that outlives supervisor and agent and ends containers whose lease has run out while the supervisor
+ * is dead or stands still. The process, a shell, looks at a file with the ends of all leases each second, and runs only
+ * while there are any.
+ */
+export class LeaseGuard {
+  private readonly file: string;
+  private number: number;
+  private guard: { readonly child: ChildProcess; readonly reference: ProcessReference } | undefined;
+  private leases: readonly GuardedLease[] = [];
+  private closed = false;
+
+  /** Takes over from the guard of an earlier supervisor, which acts on until `update` is called. */
+  constructor(
+    directory: string,
+    private readonly tools: ShellTools,
+    private readonly onFault: (reason: unknown) => void,
+  ) {
+    this.file = path.join(directory, 'leases');
+    this.number = readHeader(this.file).number;
+  }
+
+  /**
+   * Replaces all leases, before anybody is told of them.
+   * @throws kind `exhausted` when no guard can be started, or the error of the file system when the leases cannot be
+   *   written: those from before hold on.
+   */
+  update(leases: readonly GuardedLease[]): void {
+    const hadNone = this.leases.length === 0 && this.guard === undefined;
+    this.leases = leases;
+    if (leases.length === 0 && hadNone) return this.retireOld();
+    if (leases.length > 0 && this.guard === undefined) return this.start();
+    this.write();
+    if (leases.length === 0) this.stop();
+  }
+
+  /** Ends the guard. */
+  close(): void {
+    this.closed = true;
+    this.stop();
+  }
+
+  private start(): void {
+    const old = readHeader(this.file).guard;
+    this.number += 1;
+    const { shell, sleep, grep } = this.tools;
+    const child = spawn(shell, ['-c', LEASE_GUARD, 'cloudless-lease-guard', this.file, String(this.number), sleep, grep], {
+      cwd: '/',
+      env: {},
+      detached: true,
+      stdio: 'ignore',
+    });
+    child.on('error', () => undefined); // told by the missing id
+    const { pid } = child;
+    if (pid === undefined) throw new CloudlessError('exhausted', 'lease: no guard can be started for exclusive processes');
+    child.unref();
+    const guard = { child, reference: { pid, startToken: startTokenOf(pid) ?? '' } };
+    this.guard = guard;
+    child.on('exit', () => this.ended(guard));
+    this.write();
+    if (old !== undefined) endProcess(old);
+  }
+
+  /** A guard that was killed is replaced. */
+  private ended(guard: LeaseGuard['guard']): void {
+    if (this.guard !== guard) return;
+    this.guard = undefined;
+    if (this.closed || this.leases.length === 0) return;
+    try {
+      this.start();
+    } catch (reason) {
+      this.onFault(reason);
+    }
+  }
+
+  private stop(): void {
+    const { guard } = this;
+    this.guard = undefined;
+    if (guard !== undefined) endProcess(guard.reference);
+  }
+
+  /** The guard of an earlier supervisor has nothing more to do. */
+  private retireOld(): void {
+    const { guard } = readHeader(this.file);
+    if (guard === undefined) return;
+    this.write();
+    endProcess(guard);
+  }
+
+  private write(): void {
+    const mine = { pid: process.pid, startToken: startTokenOf(process.pid) ?? '' };
+    const guard = this.guard?.reference;
+    const header = [this.number, mine.pid, mine.startToken, guard?.pid ?? '-', guard?.startToken ?? '-'].join(' ');
+    const draft = `${this.file}.new`;
+    writeFileSync(draft, `${[header, ...this.leases.map(toLine)].join('\n')}\n`, { mode: 0o600 });
+    renameSync(draft, this.file);
+  }
+}
+
+/** Times in hundredths of a second since the machine started, as `/proc/uptime` counts. */
+function toLine({ containerId, endsAtUptimeSeconds, graceMs, main, cgroup }: GuardedLease): string {
+  const endsAt = Math.floor(endsAtUptimeSeconds * 100);
+  const killAt = endsAt + Math.floor(graceMs / 10);
+  return [endsAt, killAt, containerId, main?.pid ?? '-', main?.startToken ?? '-', cgroup ?? '-'].join(' ');
+}
+
+function readHeader(file: string): { readonly number: number; readonly guard: ProcessReference | undefined } {
+  try {
+    const [number = '', , , pid = '', startToken = ''] = (readFileSync(file, 'utf8').split('\n')[0] ?? '').split(' ');
+    if (!/^\d{1,9}$/.test(number)) return { number: 0, guard: undefined };
+    return { number: Number(number), guard: /^\d+$/.test(pid) ? { pid: Number(pid), startToken } : undefined };
+  } catch {
+    return { number: 0, guard: undefined };
+  }
+}
+
+function endProcess({ pid, startToken }: ProcessReference): void {
+  try {
+    if (isAlive(pid, startToken)) process.kill(-pid, 'SIGKILL'); // with its sleep
+  } catch {
+    // ended meanwhile
+  }
+}

@@ -1,0 +1,68 @@
+import { execFile } from 'node:child_process';
+import { accessSync, constants } from 'node:fs';
+import path from 'node:path';
+import type { Log } from '@cloudless/base';
+import { Cgroup, groupOfDirectory, readOwnGroups } from '../system/cgroups.js';
+import { quoted, type ShellTools } from './launch-script.js';
+
+const FOLDERS = ['/usr/bin', '/bin', '/usr/sbin', '/sbin', '/usr/local/bin'];
+/** A shell that does nothing takes milliseconds; one that hangs is not used. */
+const PROBE_TIMEOUT_MS = 10_000;
+
+/**
+ * Finds the programs that guards are made of: a POSIX shell, `setsid`, `env`, `sleep`, `grep`. Every Linux distribution has
+ * them (util-linux and coreutils, or busybox).
+ * @returns Undefined where one is missing, as on macOS: processes then have no guard.
+ */
+export async function findShellTools(): Promise<ShellTools | undefined> {
+  if (process.platform !== 'linux') return undefined;
+  const [shell, env, setsid, sleep, grep] = ['sh', 'env', 'setsid', 'sleep', 'grep'].map(findProgram);
+  if (shell === undefined || env === undefined || setsid === undefined || sleep === undefined || grep === undefined)
+    return undefined;
+  const listed = await output(shell, `unset PWD OLDPWD SHLVL _; exec ${quoted(env)}`);
+  if (listed === undefined) return undefined;
+  const addedVariables = listed.split('\n').flatMap((line) => (line.includes('=') ? [line.slice(0, line.indexOf('='))] : []));
+  return { shell, env, setsid, sleep, grep, addedVariables };
+}
+
+/**
+ * Makes the group below which containers get groups of their own, and tries whether processes can join.
+ * @returns Undefined where this user may not, or there are no cgroups.
+ */
+export async function openContainerGroups(directory: string, { shell }: ShellTools, log: Log): Promise<Cgroup | undefined> {
+  for (const own of readOwnGroups()) {
+    const group = groupOfDirectory(own, directory);
+    const trial = new Cgroup(path.join(group.folder, 'trial'));
+    try {
+      trial.create();
+      const joined = await output(shell, `echo 0 >${quoted(trial.joinFile)}`);
+      trial.kill();
+      trial.remove();
+      if (joined !== undefined) return group;
+    } catch (reason) {
+      log.debug('no cgroups here', { own, error: String(reason) });
+    }
+    group.remove();
+  }
+  return undefined;
+}
+
+function findProgram(name: string): string | undefined {
+  return FOLDERS.map((folder) => path.join(folder, name)).find((file) => {
+    try {
+      accessSync(file, constants.X_OK);
+      return true;
+    } catch {
+      return false;
+    }
+  });
+}
+
+/** What a script writes; undefined when the script fails. */
+function output(shell: string, script: string): Promise<string | undefined> {
+  return new Promise((resolve) => {
+    execFile(shell, ['-c', script], { env: {}, timeout: PROBE_TIMEOUT_MS }, (failure, text) =>
+      resolve(failure === null ? text : undefined),
+    );
+  });
+}

@@ -1,0 +1,156 @@
+import { spawn } from 'node:child_process';
+import { closeSync, constants, openSync, rmSync, writeFileSync } from 'node:fs';
+import type { Clock } from '@cloudless/base';
+import type { ContainerRequest } from '@cloudless/runtime';
+import type { Cgroup } from '../system/cgroups.js';
+import { signalGroup, startTokenOf } from '../system/process-identity.js';
+import { layout } from './container-paths.js';
+import { writeRecord } from './container-record.js';
+import { startGuard } from './guarded-process.js';
+import { spawnFailure, type LaunchContext } from './launch-plan.js';
+import { launchScript, type ShellTools } from './launch-script.js';
+import { MainProcess } from './main-process.js';
+import { endOf, endOfStatus, type ProcessEnd } from './process-end.js';
+
+/** What is to be started. */
+export interface ProcessPlan {
+  readonly request: Pick<ContainerRequest, 'command' | 'args'>;
+  readonly context: LaunchContext;
+  /** Executable that the command means. */
+  readonly file: string;
+  /** The container's own. */
+  readonly folder: string;
+  readonly cgroup: Cgroup | undefined;
+}
+
+/** Who is told of the end of a process. */
+export interface EndListener {
+  readonly ended: (end: ProcessEnd) => void;
+  /** The guard was killed, not the process. */
+  readonly guardLost: () => void;
+}
+
+/** A main process that runs, or has just ended. */
+export interface StartedProcess {
+  readonly main: MainProcess;
+  readonly startedAtMs: number;
+  /** Tells once, also when the process has ended before. */
+  onEnd(listener: EndListener): void;
+}
+
+/** What a start needs of its supervisor. */
+export interface ProcessDeps {
+  readonly clock: Clock;
+  readonly tools?: ShellTools | undefined;
+}
+
+/**
+ * Starts the main process of a container under a guard, or without one where there are none.
+ * @throws kind `invalid` or `exhausted` when the process cannot be made; nothing of it is left then.
+ */
+export async function startMainProcess(plan: ProcessPlan, deps: ProcessDeps): Promise<StartedProcess> {
+  // Read and write: the process itself then keeps the pipe alive, so that it meets no broken pipe while no supervisor lives.
+  const pipes = (['stdout', 'stderr'] as const).map((stream) => openSync(layout.pipe(plan.folder, stream), constants.O_RDWR));
+  const [stdout = -1, stderr = -1] = pipes;
+  try {
+    const { tools } = deps;
+    return tools === undefined
+      ? await startAlone(plan, deps, stdout, stderr)
+      : await startGuarded(plan, { clock: deps.clock, tools }, stdout, stderr);
+  } finally {
+    for (const fd of pipes) closeSync(fd);
+  }
+}
+
+/** Between the making of the guard and its record there is no await: a guard that was made is always on record. */
+async function startGuarded(
+  { request, context, folder, cgroup, file }: ProcessPlan,
+  { clock, tools }: Required<ProcessDeps> & { readonly tools: ShellTools },
+  stdout: number,
+  stderr: number,
+): Promise<StartedProcess> {
+  const scriptFile = layout.script(folder, 'main');
+  const endFile = layout.end(folder);
+  const command = [...request.command, ...request.args];
+  const steps = { command, context, joinFile: cgroup?.joinFile, leadsSession: true };
+  writeFileSync(scriptFile, launchScript(steps, tools), { mode: 0o600 });
+  const { shell } = tools;
+  const started = startGuard({ shell, workingDir: context.workingDir, endFile, scriptFile, stdout, stderr });
+  const { child } = started;
+  if (started.pid === undefined) throw await failureOf(child, request.command[0] ?? file);
+  const ends = new EndOfChild();
+  child.on('exit', (code, signal) => {
+    if (signal === null) ends.tell((listener) => listener.ended(endOfStatus(code ?? 0)));
+    else ends.tell((listener) => listener.guardLost());
+  });
+  child.on('error', () => undefined); // only a failed signal: the exit tells
+  const guard = { pid: started.pid, startToken: started.startToken };
+  try {
+    writeRecord(folder, { format: 1, phase: 'starting', guard, ...(cgroup === undefined ? {} : { cgroup: cgroup.folder }) });
+    const pid = await started.mainPid;
+    rmSync(scriptFile, { force: true });
+    const startToken = startTokenOf(pid) ?? '';
+    const main = new MainProcess({ pid, startToken, guard, cgroup, endFile, adopted: false });
+    return { main, startedAtMs: clock.wallTime(), onEnd: (listener) => ends.listen(listener) };
+  } catch (reason) {
+    signalGroup(guard.pid, 'SIGKILL');
+    cgroup?.kill();
+    // Without a cgroup the process may have left the group of its guard: the id tells which process that is.
+    const pid = await started.mainPid.catch(() => undefined);
+    if (pid !== undefined) killGroupOrProcess(pid);
+    throw reason;
+  }
+}
+
+/** As a child of the supervisor. Between the making of the process and its record there is no await. */
+async function startAlone(
+  { request, context, folder, file }: ProcessPlan,
+  { clock }: ProcessDeps,
+  stdout: number,
+  stderr: number,
+): Promise<StartedProcess> {
+  const [argv0 = file, ...first] = request.command;
+  const child = spawn(file, [...first, ...request.args], {
+    argv0,
+    cwd: context.workingDir,
+    env: context.env,
+    detached: true,
+    stdio: ['ignore', stdout, stderr],
+  });
+  const { pid } = child;
+  if (pid === undefined) throw await failureOf(child, argv0);
+  const ends = new EndOfChild();
+  child.on('exit', (code, signal) => ends.tell((listener) => listener.ended(endOf(code, signal))));
+  child.on('error', () => undefined); // only a failed signal: the exit tells
+  const parts = { pid, startToken: startTokenOf(pid) ?? '', guard: undefined, cgroup: undefined };
+  const main = new MainProcess({ ...parts, endFile: layout.end(folder), adopted: false });
+  return { main, startedAtMs: clock.wallTime(), onEnd: (listener) => ends.listen(listener) };
+}
+
+/** Keeps the news of an end until somebody listens. */
+class EndOfChild {
+  private listener: EndListener | undefined;
+  private news: ((listener: EndListener) => void) | undefined;
+
+  tell(news: (listener: EndListener) => void): void {
+    if (this.listener === undefined) this.news = news;
+    else news(this.listener);
+  }
+
+  listen(listener: EndListener): void {
+    this.listener = listener;
+    this.news?.(listener);
+  }
+}
+
+async function failureOf(child: ReturnType<typeof spawn>, name: string): Promise<Error> {
+  return spawnFailure(await new Promise<NodeJS.ErrnoException>((resolve) => child.once('error', resolve)), name);
+}
+
+function killGroupOrProcess(pid: number): void {
+  try {
+    if (!signalGroup(pid, 'SIGKILL')) process.kill(pid, 'SIGKILL');
+  } catch {
+    // ended meanwhile
+  }
+}

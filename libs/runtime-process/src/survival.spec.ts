@@ -1,0 +1,291 @@
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import type { ContainerLease, ContainerRequest } from '@cloudless/runtime';
+import { aScript, endOfContainer, killSupervisor, leaveWithoutSupervisor } from './testing/container-calls.js';
+import { openRealMachine, SUPERVISOR_COMMAND, until, type RealMachine } from './testing/real-machine.js';
+import { isAlive, startTokenOf } from './system/process-identity.js';
+
+let machine: RealMachine;
+let scratch: string;
+beforeEach(() => {
+  scratch = mkdtempSync(path.join(tmpdir(), 'cloudless-survival-'));
+});
+afterEach(async () => {
+  await machine.dispose();
+  rmSync(scratch, { recursive: true, force: true });
+});
+
+const gate = (): string => path.join(scratch, 'gate');
+const waitsAtGate = (): string => `until [ -e ${gate()} ]; do sleep 0.02; done`;
+/** A process that a script made and whose id it wrote to the file of that name. */
+const pidIn = async (name: string): Promise<number> => {
+  const file = path.join(scratch, name);
+  await until(() => existsSync(file) && readFileSync(file, 'utf8').endsWith('\n'));
+  return Number(readFileSync(file, 'utf8'));
+};
+/** Writes its id to a file and stays, in a session of its own, with an empty environment. */
+const escapee = (name: string): string => `setsid env -i sh -c 'echo $$ > ${scratch}/${name}; exec sleep 3600'`;
+/** Processes whose arguments name the directory of the machine: its supervisor and its guards. */
+const servants = (): readonly number[] =>
+  readdirSync('/proc').flatMap((entry) => {
+    try {
+      return /^\d+$/.test(entry) && readFileSync(`/proc/${entry}/cmdline`, 'utf8').includes(machine.directory)
+        ? [Number(entry)]
+        : [];
+    } catch {
+      return []; // ended meanwhile
+    }
+  });
+
+describe('exit codes outlive the supervisor', () => {
+  beforeEach(async () => {
+    machine = await openRealMachine();
+  });
+
+  it.each([
+    { name: 'an exit code', ending: 'exit 3', exitCode: 3, reason: 'exit code 3' },
+    { name: 'success', ending: 'exit 0', exitCode: 0, reason: 'completed' },
+    { name: 'a signal', ending: 'kill -9 $$', exitCode: 137, reason: 'killed by SIGKILL' },
+  ])('the next supervisor knows $name of a process that it adopted', async ({ ending, exitCode, reason }) => {
+    const { containerId } = await machine.runtime.start(aScript(`${waitsAtGate()}; ${ending}`));
+    await killSupervisor(machine);
+    await machine.runtime.list();
+    await killSupervisor(machine);
+    await machine.runtime.list();
+    const end = endOfContainer(machine.runtime, containerId);
+    readyAt(gate());
+    expect(await end).toMatchObject({ phase: 'exited', exitCode, reason });
+  });
+
+  it('the next supervisor knows the exit code of a process that ended while no supervisor lived', async () => {
+    const { containerId, pid = 0 } = await machine.runtime.start(aScript(`${waitsAtGate()}; exit 42`));
+    const token = startTokenOf(pid) ?? '';
+    await leaveWithoutSupervisor(machine);
+    readyAt(gate());
+    await until(() => !isAlive(pid, token));
+    expect(await endOfContainer(await machine.reopen(), containerId)).toMatchObject({ exitCode: 42, reason: 'exit code 42' });
+  });
+
+  it('a process whose guard was killed ends with an unknown exit code, and is not taken for ended before', async () => {
+    const asked = aScript(`${waitsAtGate()}; exit 5`);
+    const { containerId, pid = 0 } = await machine.runtime.start(asked);
+    const supervisor = await machine.runtime.supervisorPid();
+    const guards = servants().filter((servant) => servant !== supervisor);
+    expect(guards).toHaveLength(1);
+    const end = endOfContainer(machine.runtime, containerId);
+    for (const guard of guards) process.kill(guard, 'SIGKILL');
+    await until(() => guards.every((guard) => startTokenOf(guard) === undefined));
+    expect(await machine.runtime.list()).toMatchObject([{ phase: 'running', pid }]);
+    readyAt(gate());
+    expect(await end).toMatchObject({ exitCode: -1, reason: 'ended while nobody could see its exit code' });
+  });
+
+  it('a process gets exactly the environment that was asked for, whatever its names and values', async () => {
+    const env = {
+      PWD: '/no/such/place',
+      _: 'underscore',
+      SHLVL: '77',
+      IFS: ':',
+      UID: '12',
+      'with.dots': "it's",
+      QUOTES: `"a" 'b' $HOME \`date\` \\ \n end`,
+      UNICODE: 'Á È ü 日本 \u0081',
+      EMPTY: '',
+    };
+    const { containerId } = await machine.runtime.start(aScript('', { command: ['env', '-0'], env }));
+    await endOfContainer(machine.runtime, containerId);
+    let text = '';
+    for await (const line of machine.runtime.logs(containerId, { follow: true }, new AbortController().signal)) {
+      text += `${Buffer.from(line.text).toString()}\n`;
+    }
+    const seen = Object.fromEntries(text.split('\0').map((entry) => entry.split(/=(.*)/s).slice(0, 2) as [string, string]));
+    expect(seen).toMatchObject(env);
+    const own = [...Object.keys(env), 'PATH', 'HOME', 'CLOUDLESS_CONTAINER_ID'].sort();
+    expect(
+      Object.keys(seen)
+        .filter((name) => name !== '\n')
+        .sort(),
+    ).toEqual(own);
+  });
+
+  it('a process leads a session of its own and takes SIGINT as usual', async () => {
+    const script = `echo $$ $(cut -d' ' -f6 /proc/$$/stat) > ${scratch}/ids.new; mv ${scratch}/ids.new ${scratch}/ids; kill -INT $$; exit 1`;
+    const { containerId } = await machine.runtime.start(aScript(script));
+    expect(await endOfContainer(machine.runtime, containerId)).toMatchObject({ exitCode: 130, reason: 'killed by SIGINT' });
+    const [pid, session] = readFileSync(path.join(scratch, 'ids'), 'utf8').trim().split(' ');
+    expect(session).toBe(pid);
+  });
+});
+
+describe('an exclusive process whose supervisor and agent are dead', () => {
+  const lease: ContainerLease = { leaseMs: 1_500, graceMs: 500 };
+  const exclusive = (script: string): ContainerRequest => aScript(script, { lease });
+  beforeEach(async () => {
+    machine = await openRealMachine();
+  });
+
+  it('ends by the end of its lease, though it ignores SIGTERM, with all that it started', async () => {
+    const script = `trap '' TERM; ${escapee('child')} & echo $$ > ${scratch}/main; wait; sleep 3600`;
+    await machine.runtime.start(exclusive(script));
+    const ids = [await pidIn('main'), await pidIn('child')];
+    await leaveWithoutSupervisor(machine);
+    await until(() => ids.every((pid) => startTokenOf(pid) === undefined));
+  });
+
+  it('gets SIGTERM first', async () => {
+    await machine.runtime.start(
+      exclusive(`trap 'echo 1 > ${scratch}/term; exit 0' TERM; echo $$ > ${scratch}/main; while :; do sleep 0.05; done`),
+    );
+    const main = await pidIn('main');
+    await leaveWithoutSupervisor(machine);
+    await until(() => startTokenOf(main) === undefined);
+    expect(await pidIn('term')).toBe(1);
+  });
+
+  it('is found ended by its lease by the next supervisor, and the guard goes too', async () => {
+    const { containerId, pid = 0 } = await machine.runtime.start(exclusive('exec sleep 3600'));
+    const token = startTokenOf(pid) ?? '';
+    await leaveWithoutSupervisor(machine);
+    await until(() => !isAlive(pid, token));
+    await until(() => servants().length === 0);
+    const again = await machine.reopen();
+    expect(await endOfContainer(again, containerId)).toMatchObject({ exitCode: 143, leaseEnded: true });
+  });
+
+  it('ends also when the supervisor stands still', async () => {
+    const { pid = 0 } = await machine.runtime.start(exclusive('exec sleep 3600'));
+    const token = startTokenOf(pid) ?? '';
+    const supervisor = await machine.runtime.supervisorPid();
+    process.kill(supervisor, 'SIGSTOP');
+    try {
+      await until(() => !isAlive(pid, token));
+    } finally {
+      process.kill(supervisor, 'SIGCONT');
+    }
+  });
+
+  it('outlives its first lease when that was renewed', async () => {
+    const { containerId, pid = 0 } = await machine.runtime.start(exclusive('exec sleep 3600'));
+    const other = await machine.runtime.start(exclusive('exec sleep 3600'));
+    await machine.runtime.renew(new Map([[containerId, { leaseMs: 3_600_000, graceMs: 0 }]]));
+    await leaveWithoutSupervisor(machine);
+    await until(() => startTokenOf(other.pid ?? 0) === undefined);
+    expect(startTokenOf(pid)).toBeDefined();
+  });
+
+  it('has a guard that is replaced when it is killed', async () => {
+    const { pid = 0 } = await machine.runtime.start(exclusive('exec sleep 3600'));
+    const token = startTokenOf(pid) ?? '';
+    const leaseGuard = (): number | undefined =>
+      servants().find((servant) => readFileSync(`/proc/${servant}/cmdline`, 'utf8').includes('cloudless-lease-guard'));
+    const first = leaseGuard() ?? 0;
+    expect(first).toBeGreaterThan(0);
+    process.kill(first, 'SIGKILL');
+    await until(() => (leaseGuard() ?? first) !== first);
+    await leaveWithoutSupervisor(machine);
+    await until(() => !isAlive(pid, token));
+  });
+});
+
+describe.each([
+  { name: 'with cgroups where the machine has them', flags: [] },
+  { name: 'without cgroups', flags: ['--without-cgroups'] },
+])('what left the session of its container, $name,', ({ flags }) => {
+  beforeEach(async () => {
+    machine = await openRealMachine({ supervisorCommand: [...SUPERVISOR_COMMAND, ...flags] });
+  });
+
+  it('does not outlive a stop', async () => {
+    const { containerId } = await machine.runtime.start(aScript(`${escapee('child')} & wait`));
+    const child = await pidIn('child');
+    await machine.runtime.stop(containerId, 60_000);
+    await until(() => startTokenOf(child) === undefined);
+  });
+
+  it('does not outlive a stop by another supervisor', async () => {
+    const { containerId } = await machine.runtime.start(aScript(`${escapee('child')} & wait`));
+    const child = await pidIn('child');
+    await killSupervisor(machine);
+    await machine.runtime.stop(containerId, 0);
+    await until(() => startTokenOf(child) === undefined);
+  });
+
+  it('does not outlive its main process when it only cleaned its environment', async () => {
+    const { containerId } = await machine.runtime.start(
+      aScript(`env -i sh -c 'echo $$ > ${scratch}/child; exec sleep 3600' & ${waitsAtGate()}; exit 1`),
+    );
+    const child = await pidIn('child');
+    readyAt(gate());
+    await endOfContainer(machine.runtime, containerId);
+    await until(() => startTokenOf(child) === undefined);
+  });
+
+  it('does not outlive its container when a command started it', async () => {
+    const { runtime } = machine;
+    const { containerId } = await runtime.start(aScript('exec sleep 3600'));
+    const command = ['/bin/sh', '-c', `${escapee('child')} & wait`];
+    const running = runtime.exec(containerId, { command }, new AbortController().signal)[Symbol.asyncIterator]();
+    const first = running.next().catch(() => undefined);
+    const child = await pidIn('child');
+    await runtime.stop(containerId, 0);
+    await until(() => startTokenOf(child) === undefined);
+    await first;
+  });
+
+  it('does not outlive a shutdown', async () => {
+    await machine.runtime.start(aScript(`${escapee('child')} & wait`));
+    const child = await pidIn('child');
+    await machine.runtime.shutdown();
+    await until(() => startTokenOf(child) === undefined);
+    await until(() => servants().length === 0);
+  });
+});
+
+describe('a daemon, whose parent has ended, in a session of its own with an empty environment', () => {
+  /** Only a cgroup tells where it came from: where there are none it is not found, and docs/limits.md says so. */
+  const hasCgroup = (pid: number): boolean => readFileSync(`/proc/${pid}/cgroup`, 'utf8').includes('/cloudless-');
+  const daemon = (): string => `( ${escapee('daemon')} & )`;
+  beforeEach(async () => {
+    machine = await openRealMachine();
+  });
+
+  it('does not outlive its container, which ends by itself', async () => {
+    const { containerId, pid = 0 } = await machine.runtime.start(aScript(`${daemon()}; ${waitsAtGate()}`));
+    const pidOfDaemon = await pidIn('daemon');
+    const isHeld = hasCgroup(pid);
+    readyAt(gate());
+    await endOfContainer(machine.runtime, containerId);
+    if (isHeld) await until(() => startTokenOf(pidOfDaemon) === undefined);
+    else process.kill(pidOfDaemon, 'SIGKILL');
+  });
+
+  it('does not outlive its container, whose command started it', async () => {
+    const { runtime } = machine;
+    const { containerId, pid = 0 } = await runtime.start(aScript('exec sleep 3600'));
+    const isHeld = hasCgroup(pid);
+    const command = ['/bin/sh', '-c', daemon()];
+    for await (const _ of runtime.exec(containerId, { command }, new AbortController().signal));
+    const pidOfDaemon = await pidIn('daemon');
+    await runtime.stop(containerId, 0);
+    if (isHeld) await until(() => startTokenOf(pidOfDaemon) === undefined);
+    else process.kill(pidOfDaemon, 'SIGKILL');
+  });
+
+  it('does not outlive its container, which ended while no supervisor lived', async () => {
+    const { pid = 0 } = await machine.runtime.start(aScript(`${daemon()}; ${waitsAtGate()}`));
+    const token = startTokenOf(pid) ?? '';
+    const pidOfDaemon = await pidIn('daemon');
+    const isHeld = hasCgroup(pid);
+    await leaveWithoutSupervisor(machine);
+    readyAt(gate());
+    await until(() => !isAlive(pid, token));
+    await machine.reopen();
+    if (isHeld) await until(() => startTokenOf(pidOfDaemon) === undefined);
+    else process.kill(pidOfDaemon, 'SIGKILL');
+  });
+});
+
+function readyAt(file: string): void {
+  writeFileSync(file, '');
+}

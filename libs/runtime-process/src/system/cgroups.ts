@@ -1,0 +1,134 @@
+import { createHash } from 'node:crypto';
+import { readdirSync, readFileSync, rmdirSync, writeFileSync } from 'node:fs';
+import path from 'node:path';
+import { makeDirectorySync } from '@cloudless/system';
+
+/** Kills are repeated this many times where the kernel cannot kill a whole group: processes may fork meanwhile. */
+const MAX_ROUNDS = 5;
+
+/**
+ * A control group: the processes that were started in the group, whatever session and environment they choose later. Only
+ * root, or a user to whom a part of the tree was delegated, can leave or make one.
+ * @see Linux kernel, Documentation/admin-guide/cgroup-v2.rst (`cgroup.kill` since 5.14), cgroup-v1/freezer-subsystem.rst
+ */
+export class Cgroup {
+  /** @param folder - Absolute path in a mounted hierarchy: version 2, or the freezer of version 1. */
+  constructor(readonly folder: string) {}
+
+  /** File that a process writes `0` to in order to join. */
+  get joinFile(): string {
+    return path.join(this.folder, 'cgroup.procs');
+  }
+
+  /** @throws the error of the file system when the group cannot be made. */
+  create(): void {
+    makeDirectorySync(this.folder);
+  }
+
+  /** Kills every process of the group and of the groups below. A group that is gone has none. */
+  kill(): void {
+    if (writeQuietly(path.join(this.folder, 'cgroup.kill'), '1')) return;
+    for (let round = 0; round < MAX_ROUNDS; round += 1) {
+      this.setFrozen(true);
+      const pids = this.processes();
+      for (const pid of pids) killQuietly(pid);
+      this.setFrozen(false);
+      if (pids.length === 0) return;
+    }
+  }
+
+  /** Removes the group. @returns False while a process of the group is not quite gone. */
+  remove(): boolean {
+    try {
+      for (const below of this.groupsBelow()) if (!below.remove()) return false;
+      rmdirSync(this.folder);
+      return true;
+    } catch (reason) {
+      return (reason as NodeJS.ErrnoException).code === 'ENOENT';
+    }
+  }
+
+  /** The groups directly below. */
+  groupsBelow(): readonly Cgroup[] {
+    try {
+      const entries = readdirSync(this.folder, { withFileTypes: true });
+      return entries.filter((entry) => entry.isDirectory()).map(({ name }) => new Cgroup(path.join(this.folder, name)));
+    } catch {
+      return []; // gone
+    }
+  }
+
+  private processes(): readonly number[] {
+    const below = this.groupsBelow().flatMap((group) => group.processes());
+    try {
+      const own = readFileSync(this.joinFile, 'utf8').split('\n').filter(Boolean).map(Number);
+      return [...below, ...own.filter((pid) => pid > 0)]; // 0 stands for a process of another pid namespace
+    } catch {
+      return below;
+    }
+  }
+
+  private setFrozen(isFrozen: boolean): void {
+    if (writeQuietly(path.join(this.folder, 'freezer.state'), isFrozen ? 'FROZEN' : 'THAWED')) return;
+    writeQuietly(path.join(this.folder, 'cgroup.freeze'), isFrozen ? '1' : '0');
+  }
+}
+
+/**
+ * Finds where this process could make groups of its own.
+ * @param mounts - Text of `/proc/self/mountinfo`. @param membership - Text of `/proc/self/cgroup`.
+ * @returns Folders of the groups that this process is in: version 2 first, then the freezer of version 1.
+ * @see proc_pid_mountinfo(5), cgroups(7) "/proc files"
+ */
+export function ownGroups(mounts: string, membership: string): readonly string[] {
+  const groups = membership.split('\n').map((line) => /^\d+:([^:]*):(\/.*)$/.exec(line));
+  const ownPath = (controller: string): string | undefined =>
+    groups.find((match) => match?.[1]?.split(',').includes(controller) === true)?.[2];
+  const found = mounts.split('\n').flatMap((line) => {
+    const [before = '', after = ''] = line.split(' - ');
+    const [, , , root = '', mountPoint = ''] = before.split(' ');
+    const [type, , options = ''] = after.split(' ');
+    const own = type === 'cgroup2' ? ownPath('') : options.split(',').includes('freezer') ? ownPath('freezer') : undefined;
+    if (own === undefined || (type !== 'cgroup' && type !== 'cgroup2')) return [];
+    const below = root === '/' ? own : own.startsWith(`${root}/`) ? own.slice(root.length) : '/';
+    return [{ isNew: type === 'cgroup2', folder: path.join(unescaped(mountPoint), below) }];
+  });
+  return [...found.filter(({ isNew }) => isNew), ...found.filter(({ isNew }) => !isNew)].map(({ folder }) => folder);
+}
+
+/** The group below which the groups of one supervisor's containers are made: one for each directory. */
+export function groupOfDirectory(ownGroup: string, directory: string): Cgroup {
+  const digest = createHash('sha256').update(directory).digest('hex').slice(0, 16);
+  return new Cgroup(path.join(ownGroup, `cloudless-${digest}`));
+}
+
+/** Groups this process may perhaps make groups in; none where there are no cgroups. */
+export function readOwnGroups(): readonly string[] {
+  try {
+    return ownGroups(readFileSync('/proc/self/mountinfo', 'utf8'), readFileSync('/proc/self/cgroup', 'utf8'));
+  } catch {
+    return [];
+  }
+}
+
+/** Blanks in paths are written as octal numbers. */
+function unescaped(text: string): string {
+  return text.replaceAll(/\\([0-7]{3})/g, (_, digits: string) => String.fromCharCode(Number.parseInt(digits, 8)));
+}
+
+function writeQuietly(file: string, text: string): boolean {
+  try {
+    writeFileSync(file, text, { flag: 'r+' });
+    return true;
+  } catch {
+    return false; // no such file in this version of the kernel, or the group is gone
+  }
+}
+
+function killQuietly(pid: number): void {
+  try {
+    process.kill(pid, 'SIGKILL');
+  } catch {
+    // ended meanwhile
+  }
+}

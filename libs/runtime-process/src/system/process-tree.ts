@@ -1,0 +1,47 @@
+import { readdirSync, readFileSync } from 'node:fs';
+import { startTokenOf } from './process-identity.js';
+
+/** A process of this machine, as `/proc` shows it. */
+export interface TreeProcess {
+  readonly pid: number;
+  readonly parent: number;
+  readonly session: number;
+  readonly startToken: string;
+}
+
+/** All processes that live. None where there is no `/proc`. @see proc_pid_stat(5): fields 4, 6 and 22 */
+export function readProcesses(): readonly TreeProcess[] {
+  if (process.platform !== 'linux') return [];
+  return readdirSync('/proc').flatMap((entry) => {
+    if (!/^\d+$/.test(entry)) return [];
+    try {
+      const text = readFileSync(`/proc/${entry}/stat`, 'latin1');
+      const [state = '', parent, , session, ...rest] = text.slice(text.lastIndexOf(')') + 2).split(' ');
+      if (state === 'Z' || state === 'X') return [];
+      return [{ pid: Number(entry), parent: Number(parent), session: Number(session), startToken: rest[15] ?? '' }];
+    } catch {
+      return []; // ended meanwhile
+    }
+  });
+}
+
+/** Descendants of a process, and members of the session that the process leads. Pure. */
+export function relativesOf(leader: number, processes: readonly TreeProcess[]): readonly TreeProcess[] {
+  const family = new Set<number>([leader]);
+  for (let size = 0; size < family.size;) {
+    size = family.size;
+    for (const { pid, parent, session } of processes) if (family.has(parent) || session === leader) family.add(pid);
+  }
+  return processes.filter(({ pid }) => family.has(pid) && pid !== leader);
+}
+
+/** Kills those of these processes that still live. */
+export function killAll(processes: readonly TreeProcess[]): void {
+  for (const { pid, startToken } of processes) {
+    try {
+      if (startTokenOf(pid) === startToken) process.kill(pid, 'SIGKILL');
+    } catch {
+      // ended meanwhile
+    }
+  }
+}

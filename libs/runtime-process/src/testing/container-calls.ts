@@ -1,0 +1,51 @@
+import { createSeededRandom, randomHex, toContainerId, type ContainerId } from '@cloudless/base';
+import type { ContainerRequest, ContainerRuntime, ContainerStatus } from '@cloudless/runtime';
+import { startTokenOf } from '../system/process-identity.js';
+import { until, type RealMachine } from './real-machine.js';
+
+const random = createSeededRandom(4711);
+
+/** A complete request of a shell script; override what the test is about. */
+export function aScript(script: string, overrides: Partial<ContainerRequest> = {}): ContainerRequest {
+  return {
+    containerId: toContainerId(randomHex(random, 32)),
+    labels: {},
+    command: ['/bin/sh', '-c', script],
+    args: [],
+    env: {},
+    ports: [],
+    limits: {},
+    ...overrides,
+  };
+}
+
+/** The status of a container once it has ended; asks again when the supervisor is replaced meanwhile. */
+export async function endOfContainer(runtime: ContainerRuntime, id: ContainerId): Promise<ContainerStatus> {
+  for (;;) {
+    try {
+      const events = runtime.events(new AbortController().signal);
+      const known = (await runtime.list()).find(({ containerId }) => containerId === id);
+      if (known?.phase === 'exited') return known;
+      for await (const { kind, status } of events) if (kind === 'exited' && status.containerId === id) return status;
+    } catch (reason) {
+      if ((reason as { kind?: string }).kind !== 'unavailable') throw reason;
+    }
+  }
+}
+
+/** Kills the supervisor of a machine and waits until the open runtime has noticed: the runtime starts the next one at once. */
+export async function killSupervisor(machine: RealMachine): Promise<void> {
+  const pid = await machine.runtime.supervisorPid();
+  const lost = machine.runtime.events(new AbortController().signal)[Symbol.asyncIterator]().next();
+  process.kill(pid, 'SIGKILL');
+  await lost.catch(() => undefined);
+  await until(() => startTokenOf(pid) === undefined);
+}
+
+/** Kills the supervisor of a machine after its only client has gone, so that nobody starts another one. */
+export async function leaveWithoutSupervisor(machine: RealMachine): Promise<void> {
+  const pid = await machine.runtime.supervisorPid();
+  await machine.runtime.close();
+  process.kill(pid, 'SIGKILL');
+  await until(() => startTokenOf(pid) === undefined);
+}
