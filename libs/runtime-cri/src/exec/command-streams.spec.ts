@@ -43,6 +43,12 @@ async function* endless(): AsyncGenerator<ExecInput> {
   for (;;) yield { kind: 'stdin', data: PIECE };
 }
 
+/** A piece, and then nothing for ever. */
+async function* onePiece(): AsyncGenerator<ExecInput> {
+  yield { kind: 'stdin', data: PIECE };
+  await new Promise<never>(() => undefined);
+}
+
 /** The server stops to read, tells the end, and resets the connection, as a kernel does when input was left unread. */
 function endAndReset(exitCode: number): void {
   server.peer.pause();
@@ -73,14 +79,22 @@ describe('the streams of a command', () => {
     expect(await result).toEqual({ bytes: 0, exitCode: 3 });
   });
 
+  it('give the exit code that waits in the kernel while a write of input fails', async () => {
+    const events = await open({ input: onePiece() });
+    await server.input(PIECE.length);
+    endAndReset(3);
+    for (let turn = 0; turn < 3; turn += 1) socket.write(dataFrame(STREAMS.stdin, PIECE));
+    expect(await rest(events)).toEqual({ bytes: 0, exitCode: 3 });
+  });
+
   it('give the output and the exit code that came before the connection broke to a reader who comes late', async () => {
     const events = await open({ input: endless() });
-    const closed = new Promise((resolve) => socket.once('close', resolve));
+    const over = new Promise((resolve) => socket.once('end', resolve).once('close', resolve));
     await server.input(PIECE.length);
-    server.peer.write(dataFrame(STREAMS.stdout, PIECE));
+    server.peer.write(dataFrame(STREAMS.stdout, new Uint8Array(100)));
     endAndReset(3);
-    await closed;
-    expect(await rest(events)).toEqual({ bytes: PIECE.length, exitCode: 3 });
+    await over;
+    expect(await rest(events)).toEqual({ bytes: 100, exitCode: 3 });
   });
 
   it('send no more input once the runtime takes none, and still give the exit code', async () => {
