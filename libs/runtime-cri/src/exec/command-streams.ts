@@ -9,6 +9,8 @@ import { pingFrame, SpdyParser, SpdyStreams, type SpdyFrame } from './spdy.js';
 const SIZE_DELAYS_MS = [20, 30, 50, 100, 200, 400, 800];
 /** The end of a command is told in far less. */
 const MAX_STATUS_BYTES = 64 * 1024;
+/** Output that waits for its reader before no more is read from the connection. */
+const MAX_HELD_BYTES = 1024 * 1024;
 
 /** Needs of {@link CommandStreams}. */
 export interface CommandStreamsOptions {
@@ -20,21 +22,34 @@ export interface CommandStreamsOptions {
   readonly clock: Clock;
 }
 
-/** The streams of one remote command over one connection: its input, its output, and how it ended. */
+/**
+ * The streams of one remote command over one connection: its input, its output, and how it ended.
+ *
+ * What arrives is taken apart at once, and not when a reader asks for it. A runtime closes the connection as soon as the command
+ * has ended; when the command left input unread, the kernel then resets the connection, and Node drops whatever it has read and
+ * not handed out: the exit code, too. What was taken apart before survives that.
+ */
 export class CommandStreams {
   private readonly streams = new SpdyStreams();
   private readonly parser = new SpdyParser();
   private readonly names = new Map<number, string>();
+  private readonly waiting: ExecEvent[] = [];
+  private heldBytes = 0;
   private status = '';
-  private hasExited = false;
+  private exit: (() => ExecEvent) | undefined;
+  private over: { readonly cause?: unknown } | undefined;
+  private wake = (): void => undefined;
 
   constructor(private readonly options: CommandStreamsOptions) {
-    options.socket.on('error', () => undefined); // told by the iteration
+    const { socket } = options;
+    socket.on('error', (cause: unknown) => this.end({ cause }));
+    socket.on('end', () => this.end({}));
+    socket.on('close', () => this.end({}));
   }
 
   /** Whether the runtime has told the end of the command. */
   get hasEnded(): boolean {
-    return this.hasExited;
+    return this.exit !== undefined;
   }
 
   /** Whether the connection is over: nothing more will be told. */
@@ -44,7 +59,9 @@ export class CommandStreams {
 
   /** Opens all streams that the runtime expects, which starts the command, and begins to send its input. */
   async open(): Promise<void> {
-    const { socket, input, tty } = this.options;
+    const { socket, head, input, tty } = this.options;
+    this.take(head);
+    socket.on('data', (chunk: Uint8Array) => this.take(chunk));
     await this.openOne('error');
     const stdin = input.isThere ? await this.openOne('stdin') : undefined;
     await this.openOne('stdout');
@@ -55,24 +72,25 @@ export class CommandStreams {
   }
 
   /**
-   * What the command writes, and its end.
-   * @throws kind `unavailable` when the connection ends before the runtime has told the end of the command.
+   * What the command writes, and its end. To be read once.
+   * @throws kind `unavailable` when the connection ends before the runtime has told the end of the command; as
+   *   {@link exitCodeFrom} when the command did not run.
    */
   async *events(): AsyncGenerator<ExecEvent> {
-    const { socket, head } = this.options;
-    try {
-      yield* this.take(head);
-      if (this.hasExited) return;
-      for await (const chunk of socket as AsyncIterable<Buffer>) {
-        yield* this.take(chunk);
-        if (this.hasExited) return;
+    for (;;) {
+      const event = this.waiting.shift();
+      if (event !== undefined) {
+        this.release(event);
+        yield event;
+      } else if (this.exit !== undefined) {
+        yield this.exit();
+        return;
+      } else if (this.over !== undefined) {
+        throw connectionEnded(this.over.cause);
+      } else {
+        await new Promise<void>((resolve) => (this.wake = resolve));
       }
-    } catch (reason) {
-      if (reason instanceof CloudlessError) throw reason;
-      throw connectionEnded(reason);
     }
-    if (this.status === '') throw connectionEnded();
-    yield this.ended();
   }
 
   /** Ends the connection. */
@@ -91,34 +109,51 @@ export class CommandStreams {
   private async keepSize(frame: Buffer): Promise<void> {
     const { socket, input, clock } = this.options;
     for (const delayMs of SIZE_DELAYS_MS) {
-      if (this.hasExited || input.wasResized || socket.destroyed) return;
+      if (this.hasEnded || input.wasResized || socket.destroyed) return;
       await writeInTurn(socket, frame);
       await sleep(clock, delayMs);
     }
   }
 
-  private *take(chunk: Uint8Array): Generator<ExecEvent> {
-    for (const frame of this.parser.feed(chunk)) {
-      const event = this.toEvent(frame);
-      if (event === undefined) continue;
-      yield event;
-      if (event.kind === 'exited') return;
+  private take(chunk: Uint8Array): void {
+    for (const frame of this.parser.feed(chunk)) this.takeFrame(frame);
+    if (this.heldBytes > MAX_HELD_BYTES) this.options.socket.pause();
+    this.wake();
+  }
+
+  private takeFrame(frame: SpdyFrame): void {
+    const { socket, input } = this.options;
+    if (frame.kind === 'ping') socket.write(pingFrame(frame.id));
+    const name = 'streamId' in frame ? this.names.get(frame.streamId) : undefined;
+    if (frame.kind === 'reset' && name === 'stdin') input.leave(); // the command takes no more
+    if (frame.kind !== 'data' || this.exit !== undefined) return;
+    if (name === 'stdout' || name === 'stderr') {
+      this.heldBytes += frame.data.length;
+      this.waiting.push({ kind: 'output', stream: name, data: frame.data });
     }
-  }
-
-  private toEvent(frame: SpdyFrame): ExecEvent | undefined {
-    if (frame.kind === 'ping') this.options.socket.write(pingFrame(frame.id));
-    if (frame.kind !== 'data') return undefined;
-    const name = this.names.get(frame.streamId);
-    if (name === 'stdout' || name === 'stderr') return { kind: 'output', stream: name, data: frame.data };
-    if (name !== 'error') return undefined;
+    if (name !== 'error') return;
     this.status = (this.status + new TextDecoder().decode(frame.data)).slice(0, MAX_STATUS_BYTES);
-    return isWhole(this.status) ? this.ended() : undefined;
+    if (isWhole(this.status)) this.noteExit();
   }
 
-  private ended(): ExecEvent {
-    this.hasExited = true;
-    return { kind: 'exited', exitCode: exitCodeFrom(this.status) };
+  /** What was told of the end is read by whoever reads the events, and so is the failure to understand it. */
+  private noteExit(): void {
+    const { status } = this;
+    this.exit = () => ({ kind: 'exited', exitCode: exitCodeFrom(status) });
+  }
+
+  private release(event: ExecEvent): void {
+    if (event.kind !== 'output') return;
+    this.heldBytes -= event.data.length;
+    const { socket } = this.options;
+    if (this.heldBytes <= MAX_HELD_BYTES / 2 && socket.isPaused()) socket.resume();
+  }
+
+  /** Nothing more comes. An end that was told in part is given as it is, and refused with its words where it is read. */
+  private end(how: { readonly cause?: unknown }): void {
+    this.over ??= how;
+    if (this.exit === undefined && this.status !== '') this.noteExit();
+    this.wake();
   }
 }
 

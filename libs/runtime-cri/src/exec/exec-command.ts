@@ -11,6 +11,7 @@ import {
 import type { ExecEvent, ExecRequest } from '@cloudless/runtime';
 import type { CriClient } from '../client/cri-client.js';
 import { pidNamespaceOf, readProcess, type HostProcess } from '../system/host-processes.js';
+import { awaitFound } from './await-found.js';
 import { commandLineFor } from './command-line.js';
 import type { CommandRecords } from './command-records.js';
 import { CommandStreams } from './command-streams.js';
@@ -35,15 +36,20 @@ export interface ExecOptions {
   readonly signal: StopSignal;
 }
 
-/** A process that was not seen by then has not been started. */
-const FIND_MS = 10_000;
+/** The next command of a container waits no longer than this for the process of the one before to be seen. */
+const TURN_MS = 10_000;
+/** A command that was not seen for so long is taken to have come and gone between two looks. */
+const UNSEEN_MS = 30_000;
+/** After its caller has gone, a command that has not been seen yet is looked for so long, to be ended: the runtime may start it late. */
+const LATE_START_MS = 10_000;
 const FIND_STEP_MS = 5;
 const FIND_PIPE_MS = 1_000;
 /** How often a command with input is looked at, and how long after its end that is told unless it is stuck. */
 const STUCK_LOOK_MS = 100;
 const STUCK_MS = 200;
 const DRAIN_TURN_MS = 5;
-const MAX_DRAIN_TURNS = 1_000;
+/** A busy runtime takes seconds to tell an end. */
+const DRAIN_MS = 60_000;
 
 /** Runs a command by the runtime's streaming; see `ContainerRuntime.exec`. */
 export async function* execCommand(options: ExecOptions): AsyncGenerator<ExecEvent> {
@@ -83,6 +89,8 @@ class RunningCommand {
   readonly input: ExecInputSender;
   private streams: CommandStreams | undefined;
   private found: Promise<HostProcess | undefined> = Promise.resolve(undefined);
+  /** On the monotonic clock; undefined while the caller is there. */
+  private leftAt: number | undefined;
 
   constructor(
     private readonly options: ExecOptions,
@@ -106,9 +114,10 @@ class RunningCommand {
 
   /** Ends the connection, and the command unless it has ended. */
   leave(): void {
+    const { log, records, clock } = this.options;
+    this.leftAt ??= clock.now();
     this.input.leave();
     this.streams?.close();
-    const { log, records } = this.options;
     const wasEnded = this.hasEnded;
     void this.found
       .then((command) => {
@@ -146,10 +155,13 @@ class RunningCommand {
       const opened = await openStreams(url, this.signal);
       const streams = (this.streams = new CommandStreams({ ...opened, input: this.input, tty, clock }));
       this.found = this.find(before);
-      void this.found
+      void Promise.race([this.found, this.pause(TURN_MS)])
         .then(() => this.ownPipes(shimPid, pipesBefore))
         .finally(release) // the next command of this container may start: ours is told from it
-        .then(async (pipes) => this.freeInput(await this.found, pipes, streams))
+        .then(async (pipes) => {
+          const command = await Promise.race([this.found, this.pause(UNSEEN_MS - TURN_MS)]);
+          await this.freeInput(command, pipes, streams);
+        })
         .catch(() => undefined);
       await streams.open();
       return streams;
@@ -159,19 +171,20 @@ class RunningCommand {
     }
   }
 
-  /** Which process of this machine the command is. */
+  /** Which process of this machine the command is: however long the runtime takes to start it, it must be ended with its caller. */
   private async find(before: ReadonlySet<string>): Promise<HostProcess | undefined> {
-    const { clock, mainPid } = this.options;
-    const until = clock.now() + FIND_MS;
-    while (!this.hasEnded && clock.now() < until && pidNamespaceOf(mainPid) !== undefined) {
-      const found = newCommand(mainPid, before, this.command);
-      if (found !== undefined) {
-        this.options.records.add(found);
-        return found;
-      }
-      await sleep(clock, FIND_STEP_MS);
-    }
-    return undefined;
+    const { clock, mainPid, records } = this.options;
+    const isOver = (): boolean =>
+      this.hasEnded ||
+      pidNamespaceOf(mainPid) === undefined ||
+      (this.leftAt !== undefined && clock.now() - this.leftAt >= LATE_START_MS);
+    const found = await awaitFound(() => newCommand(mainPid, before, this.command), isOver, clock);
+    if (found !== undefined) records.add(found);
+    return found;
+  }
+
+  private pause(delayMs: number): Promise<undefined> {
+    return sleep(this.options.clock, delayMs).then(() => undefined);
   }
 
   /** The pipe by which the command gets its input; none when it has none, or is not seen in time. */
@@ -192,7 +205,7 @@ class RunningCommand {
     const lives = (): boolean => command !== undefined && readProcess(command.pid)?.startToken === command.startToken;
     while (!isOver() && lives()) await sleep(clock, STUCK_LOOK_MS);
     if (!isOver()) await sleep(clock, STUCK_MS);
-    for (let turn = 0; !isOver() && turn < MAX_DRAIN_TURNS; turn += 1) {
+    for (const until = clock.now() + DRAIN_MS; !isOver() && clock.now() < until;) {
       this.input.leave();
       drainInput(pipes); // a pipe full; what waits behind it comes after
       await sleep(clock, DRAIN_TURN_MS);
