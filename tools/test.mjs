@@ -45,7 +45,8 @@ const jest = (name, args) => () =>
 
 /** The set-up of real containers, tested by node itself as it needs no package. In CI there must be a runtime for the other tests. */
 async function containersStep() {
-  const args = ['--test', '--test-reporter=tap', join(root, 'tools/containers/setup.test.mjs')];
+  const files = ['packages.test.mjs', 'setup.test.mjs'].map((name) => join(root, 'tools/containers', name));
+  const args = ['--test', '--test-reporter=tap', ...files];
   const { stdout, status } = spawnSync(process.execPath, args, { cwd: root, env, encoding: 'utf8' });
   if (status !== 0) console.error(stdout);
   const count = (what) => Number(new RegExp(`^# ${what} (\\d+)$`, 'm').exec(stdout)?.[1] ?? 0);

@@ -2,6 +2,7 @@ import { rm, rmdir } from 'node:fs/promises';
 import { uptime } from 'node:os';
 import path from 'node:path';
 import { CloudlessError, errorFields, sleep, type ContainerId, type StopSignal } from '@cloudless/base';
+import { withStartFailure } from '@cloudless/runtime';
 import type {
   ContainerEvent,
   ContainerLease,
@@ -182,7 +183,11 @@ class OpenCriRuntime implements CriRuntime {
     return this.containerLogs.read(containerId, request, signal);
   }
 
-  async *exec(containerId: ContainerId, request: ExecRequest, signal: StopSignal): AsyncGenerator<ExecEvent> {
+  exec(containerId: ContainerId, request: ExecRequest, signal: StopSignal): AsyncGenerator<ExecEvent> {
+    return withStartFailure(request, this.execEvents(containerId, request, signal));
+  }
+
+  private async *execEvents(containerId: ContainerId, request: ExecRequest, signal: StopSignal): AsyncGenerator<ExecEvent> {
     const { runtimeId, status } = await this.inventory.lookFor(containerId);
     if (status.phase !== 'running' || status.pid === undefined) {
       throw new CloudlessError('precondition', `container ${containerId} does not run`);

@@ -23,6 +23,7 @@ import {
   type ExecRequest,
   type LogLine,
   type LogRequest,
+  withStartFailure,
 } from '@cloudless/runtime';
 import { makeDirectorySync } from '@cloudless/system';
 import { Connection, gone, type Answer } from './client/connection.js';
@@ -193,7 +194,8 @@ class SupervisedRuntime implements ProcessRuntime {
 
   async *exec(containerId: ContainerId, request: ExecRequest, signal: StopSignal): AsyncGenerator<ExecEvent> {
     await this.connection();
-    yield* execOver(this.options.directory, this.settings, containerId, request, signal);
+    const { directory } = this.options;
+    yield* withStartFailure(request, execOver(directory, this.settings, containerId, request, signal));
   }
 
   async close(): Promise<void> {

@@ -300,7 +300,9 @@ export interface ContainerRuntime {
   /**
    * Runs a command; the last event is `exited`. A reader that does not take what comes makes the command wait. An aborted
    * signal, or leaving the loop, ends the command and its children: SIGTERM and SIGHUP, SIGKILL after {@link EXEC_GRACE_MS}.
-   * @throws kind `precondition` when the container is not running, `invalid` when the command cannot be started,
+   * A program that does not exist ends with 127, and one that cannot be executed with 126, each with a line on stderr (on a terminal
+   * on stdout).
+   * @throws kind `precondition` when the container is not running, `invalid` when the command is empty or malformed,
    *   `deadline` after the timeout, with what was written before it already delivered, `unimplemented` for a terminal where
    *   capability `exec.tty` is missing.
    */
