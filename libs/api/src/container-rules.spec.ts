@@ -136,6 +136,22 @@ describe('security', () => {
   });
 });
 
+describe('kernel parameters', () => {
+  const whole = 'is of the whole node; a container has kernel.msg…, kernel.sem, kernel.shm…, fs.mqueue.… and net.… of its own';
+  it.each<{ sysctls: Record<string, string>; network?: NetworkInit; says: string[] }>([
+    { sysctls: { 'kernel.shmmax': '1', 'kernel.sem': '1 2', 'fs.mqueue.msg_max': '1', 'net.core.somaxconn': '1' }, says: [] },
+    { sysctls: { 'vm.swappiness': '1' }, says: [`["vm.swappiness"]: ${whole}`] },
+    { sysctls: { 'kernel.hostname': 'x' }, says: [`["kernel.hostname"]: ${whole}`] },
+    {
+      sysctls: { 'net.core.somaxconn': '1', 'kernel.sem': '1' },
+      network: { hostNetwork: true },
+      says: ['["net.core.somaxconn"]: with host_network it is of the node; leave out one of them'],
+    },
+  ])('$sysctls $network', ({ sysctls, network = {}, says }) => {
+    expect(ofImage({ sysctls, network })).toEqual(says.map((text) => `spec.sysctls${text}`));
+  });
+});
+
 describe('volumes', () => {
   const at = (mountPath: string, more: VolumeInit = {}): VolumeInit => ({
     name: `v${mountPath.length}`,

@@ -223,6 +223,7 @@ describe('checkSpec', () => {
 /** Every leaf of the spec that is built. A field that is neither here nor refused fails the spec below. */
 const SUPPORTED = [
   'init',
+  'sysctls',
   ...['user', 'supplemental_groups', 'fs_group'].map((name) => `security.${name}`),
   'shm_size_bytes',
   'volumes.empty_dir.medium',

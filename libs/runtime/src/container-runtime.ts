@@ -103,8 +103,8 @@ export interface ContainerRequest {
   readonly ports: readonly PortRequest[];
   /** Enforced limits; absent means none, of `pids` (processes and threads) the runtime's own. CPU in millicores, memory in bytes. */
   readonly limits: { readonly cpuMillis?: number; readonly memoryBytes?: number; readonly pids?: number };
-  /** What was reserved: how CPU time is shared out when there is not enough. Runtimes without cgroups disregard it. */
-  readonly requests?: { readonly cpuMillis?: number };
+  /** What was reserved: how CPU time is shared out when there is not enough, and who is ended when memory runs out. Runtimes without cgroups disregard it. */
+  readonly requests?: { readonly cpuMillis?: number; readonly memoryBytes?: number };
   readonly imagePull?: PullPolicy;
   /** Containers of one group, one after the other, share their empty directories: the replica's id. */
   readonly group?: string;
@@ -118,6 +118,11 @@ export interface ContainerRequest {
   readonly init?: boolean;
   /** Size of /dev/shm, empty at each start; absent: the runtime's own. Needs capability `container.shm`. */
   readonly shmSizeBytes?: number;
+  /**
+   * Kernel parameters of its own namespaces, by their names: `net.ipv4.tcp_keepalive_time`. Each needs a capability of its own,
+   * `sysctl.<name>`.
+   */
+  readonly sysctls?: Readonly<Record<string, string>>;
   /** Ends the container unless it is renewed; absent: it runs without end. Needs capability `disconnect.exclusive`. */
   readonly lease?: ContainerLease;
 }

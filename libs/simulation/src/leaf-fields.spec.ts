@@ -314,7 +314,7 @@ const rows: Readonly<Record<string, Row>> = {
   'ulimits.name': { ...ofImage({}, { ulimits: [{ name: 'nofile', soft: '1024' }] }), refused: 'spec.ulimits' },
   'ulimits.soft': { ...ofImage({}, { ulimits: [{ name: 'nofile', soft: '1024' }] }), refused: 'spec.ulimits' },
   'ulimits.hard': { ...ofImage({}, { ulimits: [{ name: 'nofile', hard: '1024' }] }), refused: 'spec.ulimits' },
-  sysctls: { ...ofImage({}, { sysctls: { 'net.ipv4.tcp_fin_timeout': '10' } }), refused: 'spec.sysctls' },
+  sysctls: ofImage({}, { sysctls: { 'net.ipv4.tcp_fin_timeout': '10' } }),
   'devices.host_path': { ...ofImage({}, { devices: [{ hostPath: '/dev/fuse' }] }), refused: 'spec.devices' },
   'devices.container_path': {
     ...ofImage({}, { devices: [{ hostPath: '/dev/fuse', containerPath: '/dev/x' }] }),

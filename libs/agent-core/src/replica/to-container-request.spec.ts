@@ -77,7 +77,10 @@ describe('toContainerRequest', () => {
   });
 
   it('shares out CPU time by the default request when none is given', () => {
-    expect(toContainerRequest(aStartOrder({ spec: { command: ['a'] } }), place).requests).toEqual({ cpuMillis: 100 });
+    expect(toContainerRequest(aStartOrder({ spec: { command: ['a'] } }), place).requests).toEqual({
+      cpuMillis: 100,
+      memoryBytes: 64 * 1024 * 1024,
+    });
   });
 
   it('asks for nothing of a container where there is no image', () => {
@@ -213,11 +216,11 @@ describe('toContainerRequest', () => {
 
 /** Who reads the leaves of a spec that no request to a runtime has. */
 const READ_ELSEWHERE: Readonly<Record<string, RegExp>> = {
-  'the scheduler': /^(runtime|priority|mode|placement\..*|resources\.requests\.memory_bytes)$/,
+  'the scheduler': /^(runtime|priority|mode|placement\..*)$/,
   'the rollout': /^(replicas|restarted_at|rollout\..*)$/,
   toReplicaPlan: /^(restart\..*|termination_grace_period|pre_stop_delay|disconnect\..*|(liveness|readiness|startup)_probe\..*)$/,
   'nobody, for the API refuses them':
-    /^(resources\.(requests|limits)\.(storage_bytes|bandwidth_bps|gpus)|resources\.requests\.pids|volumes\.empty_dir\.size_limit_bytes|secrets\..*|image_pull\.(secret|platform)|ulimits\..*|sysctls|devices\..*)$/,
+    /^(resources\.(requests|limits)\.(storage_bytes|bandwidth_bps|gpus)|resources\.requests\.pids|volumes\.empty_dir\.size_limit_bytes|secrets\..*|image_pull\.(secret|platform)|ulimits\..*|devices\..*)$/,
 };
 
 describe('nothing that concerns a container is dropped', () => {

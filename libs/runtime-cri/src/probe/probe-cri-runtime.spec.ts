@@ -131,6 +131,15 @@ describe('capabilities', () => {
     expect(toCapabilities(config({}), none, permissions)).toEqual([...plain, 'security.privileged', 'volumes.hostpath'].sort());
     expect(toCapabilities(config({}), none, { allowedHostPaths: [], allowPrivileged: false })).toEqual(plain);
   });
+
+  it('kernel parameters are there that the kernel has: safe ones, and those that the operator allows', () => {
+    const machine = { ...none, sysctls: new Set(['net.ipv4.tcp_syncookies', 'net.core.somaxconn']) };
+    expect(toCapabilities(config({}), machine, {})).toEqual([...plain, 'sysctl.net.ipv4.tcp_syncookies'].sort());
+    const allowed = { allowedSysctls: ['net.core.somaxconn', 'net.core.missing'] };
+    expect(toCapabilities(config({}), machine, allowed)).toEqual(
+      [...plain, 'sysctl.net.core.somaxconn', 'sysctl.net.ipv4.tcp_syncookies'].sort(),
+    );
+  });
 });
 
 describe('what a machine has', () => {
