@@ -54,6 +54,8 @@ export interface AgentConfig {
   readonly allowPrivileged: boolean;
   /** Directories of this machine that containers may mount, with all that is below; absolute paths. */
   readonly allowHostPath: readonly string[];
+  /** Kernel parameters that containers may set beside those that are always safe; names such as `net.core.somaxconn`. */
+  readonly allowSysctl: readonly string[];
   /** Processes and threads of a container whose workload sets no limit. */
   readonly maxPids: number;
   readonly stopWorkloadsOnExit: boolean;
@@ -121,6 +123,7 @@ export function parseAgentConfig(
       criSocket: { fallback: undefined, parse: parseSocket },
       allowPrivileged: switchField(false),
       allowHostPath: { fallback: [], parse: parseHostPaths },
+      allowSysctl: { fallback: [], parse: parseSysctls },
       maxPids: wholeNumberField(4_096, 1, 4_194_304), // the kernel's own limit: include/linux/threads.h, PID_MAX_LIMIT
       stopWorkloadsOnExit: switchField(false),
       logLevel: oneOfField('info', ['error', 'warn', 'info', 'debug']),
@@ -152,6 +155,7 @@ function withoutContainers(config: Omit<AgentConfig, 'dataDir'>): readonly Viola
     criSocket: config.criSocket !== undefined,
     allowPrivileged: config.allowPrivileged,
     allowHostPath: config.allowHostPath.length > 0,
+    allowSysctl: config.allowSysctl.length > 0,
   };
   return Object.entries(set).flatMap(([field, isSet]) =>
     isSet ? [{ field, message: 'is about containers, and runtime process runs none' }] : [],
@@ -213,6 +217,17 @@ const parseHostPaths: Parse<readonly string[]> = (raw) => {
   const wrong = paths.find((path) => !isAbsolute(path));
   if (wrong !== undefined) return { problem: `"${wrong}" must be an absolute path` };
   return { value: paths.map((path) => resolve(path)) };
+};
+
+/** What a container has of its own: its inter-process communication and its network. */
+const OWN_SYSCTL = /^(kernel\.(msg[a-z_]*|sem|shm[a-z_]*)|fs\.mqueue\.[a-z0-9_]+|net(\.[A-Za-z0-9_-]+)+)$/;
+
+const parseSysctls: Parse<readonly string[]> = (raw) => {
+  const names = listOf(raw);
+  if (names === undefined || names.length === 0) return { problem: 'must be one or more names such as net.core.somaxconn' };
+  const wrong = names.find((name) => !OWN_SYSCTL.test(name));
+  if (wrong === undefined) return { value: names };
+  return { problem: `"${wrong}" must be a kernel parameter that a container has of its own, such as net.core.somaxconn` };
 };
 
 const LABEL_KEY = /^[A-Za-z0-9]([A-Za-z0-9._/-]{0,251}[A-Za-z0-9])?$/;

@@ -41,7 +41,7 @@ export interface RuntimeDeps {
 
 type RuntimeConfig = Pick<
   AgentConfig,
-  'name' | 'dataDir' | 'portRange' | 'runtime' | 'criSocket' | 'allowPrivileged' | 'allowHostPath' | 'maxPids'
+  'name' | 'dataDir' | 'portRange' | 'runtime' | 'criSocket' | 'allowPrivileged' | 'allowHostPath' | 'allowSysctl' | 'maxPids'
 >;
 
 /**
@@ -123,12 +123,16 @@ interface Awaited {
   readonly socketPath: string;
 }
 
-function permissions({ allowPrivileged, allowHostPath }: Pick<RuntimeConfig, 'allowPrivileged' | 'allowHostPath'>): {
-  readonly allowPrivileged: boolean;
-  readonly allowedHostPaths: readonly string[];
-} {
-  return { allowPrivileged, allowedHostPaths: allowHostPath };
+function permissions({
+  allowPrivileged,
+  allowHostPath: allowedHostPaths,
+  allowSysctl: allowedSysctls,
+}: Pick<RuntimeConfig, 'allowPrivileged' | 'allowHostPath' | 'allowSysctl'>): Permissions {
+  return { allowPrivileged, allowedHostPaths, allowedSysctls };
 }
+
+/** What the operator lets containers do. */
+type Permissions = Required<Pick<CriRuntimeOptions, 'allowPrivileged' | 'allowedHostPaths' | 'allowedSysctls'>>;
 
 function lateContainers(
   config: RuntimeConfig,
@@ -155,7 +159,7 @@ export function openContainers(
   { socketPath, owner }: ContainerMemory,
   dataDir: string,
   log: Log,
-  options: Pick<CriRuntimeOptions, 'maxPids' | 'processPorts' | 'allowPrivileged' | 'allowedHostPaths'> = {},
+  options: Pick<CriRuntimeOptions, 'maxPids' | 'processPorts' | keyof Permissions> = {},
 ): Promise<CriRuntime> {
   return openCriRuntime({
     socketPath,

@@ -37,6 +37,9 @@ export function capabilitiesOf(
     ...limits,
     ...(template.init === true ? ['container.init'] : []),
     ...(template.shmSizeBytes > 0n ? ['container.shm'] : []),
+    ...Object.keys(template.sysctls)
+      .sort()
+      .map((name) => `sysctl.${name}`),
     ...networkOf(template),
     ...volumesOf(template),
     ...(template.security === undefined ? [] : securityOf(template.security)),

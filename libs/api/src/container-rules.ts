@@ -3,6 +3,7 @@ import { ImagePullSchema, NetworkSchema, SecurityContextSchema, type WorkloadSpe
 import { isPresent } from './is-present.js';
 import { networkRules } from './network-rules.js';
 import { securityRules } from './security-rules.js';
+import { sysctlRules } from './sysctl-rules.js';
 import { volumeRules } from './volume-rules.js';
 
 const NEEDS_CONTAINER = 'needs a container: set image';
@@ -16,6 +17,7 @@ export function* containerRules(spec: WorkloadSpec): Generator<Violation> {
   yield* securityRules(spec);
   yield* volumeRules(spec);
   yield* networkRules(spec);
+  yield* sysctlRules(spec);
 }
 
 /** What a process cannot be given. Limits are not among them: that is for each runtime to say. */

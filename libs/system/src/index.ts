@@ -1,2 +1,3 @@
+export { endMemoryProtection, protectFromOutOfMemory } from './memory-protection.js';
 export { systemClock } from './system-clock.js';
 export { systemRandom } from './system-random.js';

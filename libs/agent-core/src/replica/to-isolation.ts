@@ -22,20 +22,24 @@ import type {
 } from '@cloudless/runtime';
 
 /** The part of a request that only containers have: what the API accepts with an image alone. */
-export type Isolation = Pick<ContainerRequest, 'imagePull' | 'volumes' | 'security' | 'network' | 'init' | 'shmSizeBytes'>;
+export type Isolation = Pick<
+  ContainerRequest,
+  'imagePull' | 'volumes' | 'security' | 'network' | 'init' | 'shmSizeBytes' | 'sysctls'
+>;
 
 /**
  * Where an image comes from, and what its container sees of the node.
  * @throws kind `invalid` for texts that the API would not have accepted.
  */
 export function toIsolation(spec: WorkloadSpec, owner: Pick<StartOrder, 'namespace' | 'workload'>): Isolation {
-  const { image, imagePull, volumes, security, network, init, shmSizeBytes } = spec;
+  const { image, imagePull, volumes, security, network, init, shmSizeBytes, sysctls } = spec;
   return {
     ...(image === '' ? {} : { imagePull: toPullPolicy(imagePull?.policy ?? Policy.IF_NOT_PRESENT) }),
     ...(volumes.length === 0 ? {} : { volumes: volumes.map((volume) => toVolumeRequest(volume, spec, owner)) }),
     ...(security === undefined ? {} : { security: toSecurityRequest(security) }),
     ...(network === undefined ? {} : { network: toNetworkRequest(network) }),
     ...(init === undefined ? {} : { init }),
+    ...(Object.keys(sysctls).length === 0 ? {} : { sysctls }),
     ...(shmSizeBytes === 0n ? {} : { shmSizeBytes: Number(shmSizeBytes) }),
   };
 }

@@ -15,7 +15,7 @@ import { fromAnnotations } from './labels.js';
 import { checkRequest, toContainerConfig, toSandboxConfig } from './request-config.js';
 
 const owner = { cluster: 'c1', node: 'n1' };
-const kernel = { swap: true, unifiedPids: true };
+const kernel = { swap: true, unifiedPids: true, memoryBytes: 1_000 };
 const sandbox = (request: ContainerRequest): PodSandboxConfig => toSandboxConfig(request, owner, '/logs');
 const container = (request: ContainerRequest, pids: number | undefined = request.limits.pids): ContainerConfig =>
   toContainerConfig(request, owner, { imageRef: 'sha256:1', mounts: [], pids, kernel });
@@ -93,6 +93,10 @@ describe('resources', () => {
     { requests: {}, limits: { cpuMillis: 1 }, gives: { cpuShares: 0n, cpuQuota: 1_000n } },
     { requests: { cpuMillis: 1_000_000 }, limits: {}, gives: { cpuShares: 262_144n } },
     { requests: {}, limits: { memoryBytes: 4096 }, gives: { memoryLimitInBytes: 4096n, memorySwapLimitInBytes: 4096n } },
+    { requests: { memoryBytes: 250 }, limits: {}, gives: { oomScoreAdj: 750n } },
+    { requests: { memoryBytes: 0 }, limits: {}, gives: { oomScoreAdj: 999n } },
+    { requests: { memoryBytes: 5_000 }, limits: {}, gives: { oomScoreAdj: 2n } },
+    { requests: {}, limits: {}, gives: { oomScoreAdj: 0n } },
     { requests: {}, limits: { pids: 70 }, gives: { unified: { 'pids.max': '70' } } },
     { requests: {}, limits: { pids: 7 }, gives: { unified: { 'pids.max': '32' } } },
   ])('$requests $limits', ({ requests, limits, gives }) => {
@@ -101,7 +105,7 @@ describe('resources', () => {
 
   it('what the kernel cannot do is not asked for', () => {
     const resources = toContainerConfig(aRequest({ limits: { memoryBytes: 4096 } }), owner, {
-      ...{ imageRef: 'x', mounts: [], pids: 9, kernel: { swap: false, unifiedPids: false } },
+      ...{ imageRef: 'x', mounts: [], pids: 9, kernel: { swap: false, unifiedPids: false, memoryBytes: 1_000 } },
     }).linux?.resources;
     expect(resources).toMatchObject({ memoryLimitInBytes: 4096n, memorySwapLimitInBytes: 0n, unified: {} });
   });
@@ -218,6 +222,18 @@ describe('what is refused', () => {
       parts: { volumes: [{ ...hostPath, source: { kind: 'emptyDir', memory: {} } }] },
       ...{ kind: 'unimplemented', says: 'volumes.v: this node lacks the capability volumes.memory' },
     },
+    { parts: { sysctls: { 'vm.swappiness': '1' } }, kind: 'invalid', says: 'sysctls.vm.swappiness: is of the whole machine' },
+    {
+      parts: { sysctls: { 'net.core.somaxconn': '1' }, network: { hostNetwork: true } },
+      ...{ kind: 'invalid', says: 'sysctls.net.core.somaxconn: is of the machine, whose network' },
+    },
+    {
+      parts: { sysctls: { 'net.core.somaxconn': '1' } },
+      ...{
+        kind: 'unimplemented',
+        says: 'the capability sysctl.net.core.somaxconn: its agent needs --allow-sysctl net.core.somaxconn',
+      },
+    },
     { parts: { init: true }, kind: 'unimplemented', says: 'init: this node lacks the capability container.init' },
     { parts: { limits: { pids: 1 } }, kind: 'unimplemented', says: 'limits.pids: this node lacks the capability limits.pids' },
     { parts: { limits: { cpuMillis: 1 } }, kind: 'unimplemented', says: 'limits.cpuMillis: this node lacks' },
@@ -271,7 +287,7 @@ function readBack(pod: PodSandboxConfig, { linux, ...config }: ContainerConfig, 
       pod.linux?.securityContext?.namespaceOptions?.network,
     ],
     init: [context, pod.linux?.securityContext].map((each) => each?.namespaceOptions?.pid === NamespaceMode.POD),
-    openPorts: pod.linux?.sysctls['net.ipv4.ip_unprivileged_port_start'],
+    sysctls: pod.linux?.sysctls,
     hostname: pod.hostname,
     dnsServers: pod.dnsConfig?.servers ?? [],
     quota: resources?.cpuQuota,
@@ -311,7 +327,7 @@ function asAsked({ security = {}, network = {}, ...request }: ContainerRequest):
     ),
     group: hasEmpty ? (request.group ?? request.containerId) : undefined,
     hostNetwork: [hostNetwork, mode, mode],
-    openPorts: hostNetwork ? undefined : '0',
+    sysctls: { ...(hostNetwork ? {} : { 'net.ipv4.ip_unprivileged_port_start': '0' }), ...request.sysctls },
     init: [request.init ?? true, request.init ?? true],
     quota: cpuMillis === undefined ? 0n : BigInt(Math.max(1_000, cpuMillis * 100)),
     pids: pids === undefined ? undefined : String(Math.max(32, pids)),

@@ -9,9 +9,10 @@ import {
 } from '../gen/runtime/v1/api_pb.js';
 import { checkMountPaths, type PlannedMount } from '../volumes/mount-paths.js';
 import { checkCapabilitiesOf } from './config/needed-capabilities.js';
-import { checkNetwork, sysctlsOf, toSandboxNetwork } from './config/network.js';
+import { checkNetwork, toSandboxNetwork } from './config/network.js';
 import { toResources, type KernelLimits } from './config/resources.js';
 import { checkSecurity, toContainerSecurity, toSandboxSecurity } from './config/security.js';
+import { checkSysctls, sysctlsOf } from './config/sysctls.js';
 import { ownedAs, toAnnotations, type Owner } from './labels.js';
 
 /** The log file of a container, below its log directory. */
@@ -37,6 +38,7 @@ export function checkRequest(request: ContainerRequest, capabilities: readonly s
   }
   checkSecurity(request);
   checkNetwork(request);
+  checkSysctls(request);
   checkMountPaths(request);
   checkCapabilitiesOf(request, capabilities);
 }

@@ -1,4 +1,5 @@
 import { stat } from 'node:fs/promises';
+import { totalmem } from 'node:os';
 import { CloudlessError, errorFields, errorKindOf, type ContainerId, type Log } from '@cloudless/base';
 import type { ContainerRequest, ContainerStatus } from '@cloudless/runtime';
 import type { CriClient } from '../client/cri-client.js';
@@ -44,7 +45,11 @@ interface Prepared {
 /** Starts containers, one sandbox each; what fails leaves no trace. */
 export class Starter {
   private readonly starting = new Map<ContainerId, ContainerRequest>();
-  private readonly kernel: KernelLimits = { swap: canLimitSwap(), unifiedPids: isUnified() };
+  private readonly kernel: KernelLimits = {
+    swap: canLimitSwap(),
+    unifiedPids: isUnified(),
+    memoryBytes: totalmem(),
+  };
   private readonly pidsLimit = new PidsLimit();
 
   constructor(private readonly options: StarterOptions) {}

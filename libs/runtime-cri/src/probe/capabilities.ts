@@ -1,4 +1,5 @@
 import type { StatusResponse } from '../gen/runtime/v1/api_pb.js';
+import { SAFE_SYSCTLS } from '../containers/config/sysctls.js';
 import type { MachineFeatures } from '../system/machine-features.js';
 
 /** What the operator of this machine allows containers. */
@@ -7,6 +8,8 @@ export interface Permissions {
   readonly allowedHostPaths?: readonly string[];
   /** Containers with all privileges of root. Default no. */
   readonly allowPrivileged?: boolean;
+  /** Kernel parameters that containers may set beside the safe ones. Default none. */
+  readonly allowedSysctls?: readonly string[];
 }
 
 /** What every runtime that speaks the interface gives. */
@@ -26,8 +29,8 @@ const ALWAYS = [
 /** The capabilities of a runtime on a machine, in alphabetical order. @param status - Its verbose answer. */
 export function toCapabilities(
   status: Pick<StatusResponse, 'info' | 'runtimeHandlers'>,
-  { apparmor, selinux, controllers, memoryMounts }: MachineFeatures,
-  { allowedHostPaths = [], allowPrivileged = false }: Permissions,
+  { apparmor, selinux, controllers, memoryMounts, hasSysctl }: MachineFeatures,
+  { allowedHostPaths = [], allowPrivileged = false, allowedSysctls = [] }: Permissions,
 ): readonly string[] {
   const config = toConfig(status.info);
   const limits = config.disableCgroup ? [] : [...controllers].map((name) => `limits.${name}`);
@@ -39,6 +42,7 @@ export function toCapabilities(
     ...(allowPrivileged ? ['security.privileged'] : []),
     ...(apparmor && !config.disableApparmor ? ['security.apparmor'] : []),
     ...(selinux && config.enableSelinux ? ['security.selinux'] : []),
+    ...[...new Set([...SAFE_SYSCTLS, ...allowedSysctls])].filter(hasSysctl).map((name) => `sysctl.${name}`),
     ...runtimeClasses(status, config).map((name) => `runtime-class.${name}`),
   ].sort();
 }

@@ -77,8 +77,14 @@ describe('a probe', () => {
 });
 
 describe('capabilities', () => {
-  const all = { apparmor: true, selinux: true, controllers: new Set(['cpu', 'memory', 'pids']), memoryMounts: true };
-  const none = { apparmor: false, selinux: false, controllers: new Set<string>(), memoryMounts: false };
+  const all = {
+    apparmor: true,
+    selinux: true,
+    controllers: new Set(['cpu', 'memory', 'pids']),
+    memoryMounts: true,
+    hasSysctl: () => false,
+  };
+  const none = { apparmor: false, selinux: false, controllers: new Set<string>(), memoryMounts: false, hasSysctl: () => false };
   const plain = [
     'container.init',
     'exec.tty',
@@ -133,7 +139,8 @@ describe('capabilities', () => {
   });
 
   it('kernel parameters are there that the kernel has: safe ones, and those that the operator allows', () => {
-    const machine = { ...none, sysctls: new Set(['net.ipv4.tcp_syncookies', 'net.core.somaxconn']) };
+    const has = ['net.ipv4.tcp_syncookies', 'net.core.somaxconn'];
+    const machine = { ...none, hasSysctl: (name: string) => has.includes(name) };
     expect(toCapabilities(config({}), machine, {})).toEqual([...plain, 'sysctl.net.ipv4.tcp_syncookies'].sort());
     const allowed = { allowedSysctls: ['net.core.somaxconn', 'net.core.missing'] };
     expect(toCapabilities(config({}), machine, allowed)).toEqual(
@@ -151,7 +158,7 @@ describe('what a machine has', () => {
     writeFileSync(path.join(root, file), text);
   };
   const read = (): object => {
-    const { controllers, ...rest } = readMachineFeatures(root);
+    const { controllers, hasSysctl: _, ...rest } = readMachineFeatures(root);
     return { ...rest, controllers: [...controllers] };
   };
 
@@ -173,6 +180,12 @@ describe('what a machine has', () => {
     write('proc/self/attr/current', 'kernel\0');
     for (const name of ['cpu', 'memory']) write(`sys/fs/cgroup/${name}/tasks`, '');
     expect(read()).toEqual({ apparmor: false, selinux: false, controllers: ['cpu', 'memory'], memoryMounts: false });
+  });
+
+  it('are kernel parameters by their files', () => {
+    write('proc/sys/net/core/somaxconn', '4096');
+    const { hasSysctl } = readMachineFeatures(root);
+    expect(['net.core.somaxconn', 'net.core.other'].map(hasSysctl)).toEqual([true, false]);
   });
 
   it.each([

@@ -10,6 +10,8 @@ export interface MachineFeatures {
   readonly controllers: ReadonlySet<string>;
   /** This process can mount files in memory. */
   readonly memoryMounts: boolean;
+  /** Whether the kernel has a parameter of this name. */
+  readonly hasSysctl: (name: string) => boolean;
 }
 
 /** Bit of the capability SYS_ADMIN. @see include/uapi/linux/capability.h */
@@ -30,6 +32,7 @@ export function readMachineFeatures(root = '/'): MachineFeatures {
     // Mounted with nothing loaded, every process is `kernel`.
     selinux: existsSync(at('sys/fs/selinux/enforce')) && !readText(at('proc/self/attr/current')).startsWith('kernel'),
     controllers: new Set(CONTROLLERS.filter((name) => v2.has(name) || existsSync(at(`sys/fs/cgroup/${name}`)))),
+    hasSysctl: (name) => existsSync(at(`proc/sys/${name.replaceAll('.', '/')}`)),
     memoryMounts:
       (effectiveCapabilities(readText(at('proc/self/status'))) & SYS_ADMIN) !== 0n &&
       /\ttmpfs$/m.test(readText(at('proc/filesystems'))) &&

@@ -5,7 +5,7 @@ import type { ContainerRequest, NetworkRequest, SecurityProfile, SecurityRequest
 /** Capabilities of a node that can do all. */
 export const EVERYTHING: readonly string[] = [
   ...['limits.cpu', 'limits.memory', 'limits.pids', 'volumes.hostpath'],
-  ...['container.init', 'container.shm', 'volumes.memory', 'security.groups', 'security.username'],
+  ...['container.init', 'container.shm', 'volumes.memory', 'security.groups', 'security.username', 'sysctl.kernel.sem'],
   ...['security.apparmor', 'security.selinux', 'security.privileged', 'runtime-class.runsc', 'runtime-class.kata'],
 ];
 
@@ -125,6 +125,7 @@ export const arbRequest: fc.Arbitrary<ContainerRequest> = fc
       network,
       init: fc.boolean(),
       shmSizeBytes: port,
+      sysctls: fc.constant({ 'kernel.sem': '1' }),
     },
     { requiredKeys: ['labels', 'command', 'args', 'env', 'ports', 'limits'] },
   )

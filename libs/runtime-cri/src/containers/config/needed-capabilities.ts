@@ -21,7 +21,7 @@ export function checkCapabilitiesOf(request: ContainerRequest, capabilities: rea
   throw new CloudlessError('unimplemented', `${field}: this node lacks the capability ${capability}${remedy}`);
 }
 
-function needsOf({ limits, security = {}, volumes = [], init, shmSizeBytes }: ContainerRequest): readonly Need[] {
+function needsOf({ limits, security = {}, volumes = [], init, shmSizeBytes, sysctls = {} }: ContainerRequest): readonly Need[] {
   const { apparmor, selinux, privileged, runtimeClass, userName, supplementalGroups, fsGroup } = security;
   const inMemory = volumes.find(({ source }) => source.kind === 'emptyDir' && source.memory !== undefined);
   const hostPath = volumes.find(({ source }) => source.kind === 'hostPath');
@@ -32,6 +32,10 @@ function needsOf({ limits, security = {}, volumes = [], init, shmSizeBytes }: Co
     ...need(init === true, 'init', 'container.init'),
     ...need(shmSizeBytes !== undefined, 'shmSizeBytes', 'container.shm'),
     ...need(inMemory !== undefined, `volumes.${inMemory?.name}`, 'volumes.memory'),
+    ...Object.keys(sysctls).map((name) => ({
+      ...{ field: `sysctls.${name}`, capability: `sysctl.${name}` },
+      remedy: `: its agent needs --allow-sysctl ${name}`,
+    })),
     ...need(userName !== undefined, 'security.userName', 'security.username'),
     ...need(supplementalGroups !== undefined, 'security.supplementalGroups', 'security.groups'),
     ...need(fsGroup !== undefined, 'security.fsGroup', 'security.groups'),
