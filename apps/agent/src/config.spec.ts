@@ -35,6 +35,7 @@ describe('parseAgentConfig', () => {
       runtime: 'auto',
       criSocket: undefined,
       allowPrivileged: false,
+      allowDevice: [],
       allowHostPath: [],
       allowSysctl: [],
       maxPids: 4_096,
@@ -89,6 +90,7 @@ describe('parseAgentConfig', () => {
     ['allowPrivileged', 'true', true],
     ['allowHostPath', '/srv/data/,/opt', ['/srv/data', '/opt']],
     ['allowHostPath', ['/srv/../opt'], ['/opt']],
+    ['allowDevice', '/dev/fuse,/dev//kvm', ['/dev/fuse', '/dev/kvm']],
     ['allowSysctl', 'net.core.somaxconn,kernel.sem', ['net.core.somaxconn', 'kernel.sem']],
     ['maxPids', '100', 100],
     ['stopWorkloadsOnExit', 'true', true],
@@ -117,6 +119,8 @@ describe('parseAgentConfig', () => {
     ['criSocket', 'tcp://127.0.0.1:1'],
     ['allowPrivileged', 'perhaps'],
     ['allowHostPath', ''],
+    ['allowDevice', ''],
+    ['allowDevice', 'fuse'],
     ['allowSysctl', ''],
     ['allowSysctl', 'vm.swappiness'],
     ['allowHostPath', 'srv'],
@@ -129,9 +133,15 @@ describe('parseAgentConfig', () => {
   });
 
   it('refuses what only containers have a use for where none are run', () => {
-    const containers = { criSocket: '/run/a.sock', allowPrivileged: true, allowHostPath: ['/srv'], allowSysctl: ['kernel.sem'] };
+    const containers = {
+      criSocket: '/run/a.sock',
+      allowPrivileged: true,
+      allowHostPath: ['/srv'],
+      allowSysctl: ['kernel.sem'],
+      allowDevice: ['/dev/fuse'],
+    };
     expect(problemsOf({ runtime: 'process', ...containers })).toEqual(
-      ['criSocket', 'allowPrivileged', 'allowHostPath', 'allowSysctl'].map(
+      ['criSocket', 'allowPrivileged', 'allowHostPath', 'allowSysctl', 'allowDevice'].map(
         (field) => `${field}: is about containers, and runtime process runs none`,
       ),
     );

@@ -136,6 +136,38 @@ describe('security', () => {
   });
 });
 
+describe('devices', () => {
+  it.each([
+    { devices: [{ hostPath: '/dev/fuse' }, { hostPath: '/dev/fuse', containerPath: '/dev/other', permissions: 'rw' }], says: [] },
+    { devices: [{ hostPath: 'fuse' }], says: ['[0].host_path: "fuse" must be an absolute path'] },
+    {
+      devices: [{ hostPath: '/dev/fuse', containerPath: '/dev/../x' }],
+      says: ['[0].container_path: "/dev/../x" must be written as "/x", without ".", ".." and needless slashes'],
+    },
+    {
+      devices: [{ hostPath: '/dev/fuse' }, { hostPath: '/dev/kvm', containerPath: '/dev/fuse' }],
+      says: ['[1].container_path: "/dev/fuse" is used twice'],
+    },
+  ])('$devices', ({ devices, says }) => {
+    expect(ofImage({ devices })).toEqual(says.map((text) => `spec.devices${text}`));
+  });
+});
+
+describe('the platform of an image', () => {
+  const says =
+    'must be linux/ and one of amd64, arm64, arm, 386, ppc64le, s390x, riscv64, loong64; a variant such as v8 is for the image to say';
+  it.each([
+    { platform: 'linux/amd64', problem: undefined },
+    { platform: 'amd64', problem: says },
+    { platform: 'linux/arm64/v8', problem: says },
+    { platform: 'windows/amd64', problem: says },
+  ])('$platform', ({ platform, problem }) => {
+    expect(ofImage({ imagePull: { platform } })).toEqual(
+      problem === undefined ? [] : [`spec.image_pull.platform: ${JSON.stringify(platform)} ${problem}`],
+    );
+  });
+});
+
 describe('kernel parameters', () => {
   const whole = 'is of the whole node; a container has kernel.msg…, kernel.sem, kernel.shm…, fs.mqueue.… and net.… of its own';
   it.each<{ sysctls: Record<string, string>; network?: NetworkInit; says: string[] }>([

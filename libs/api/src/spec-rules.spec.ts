@@ -223,6 +223,8 @@ describe('checkSpec', () => {
 /** Every leaf of the spec that is built. A field that is neither here nor refused fails the spec below. */
 const SUPPORTED = [
   'init',
+  'image_pull.platform',
+  ...['host_path', 'container_path', 'permissions'].map((name) => `devices.${name}`),
   'sysctls',
   ...['user', 'supplemental_groups', 'fs_group'].map((name) => `security.${name}`),
   'shm_size_bytes',

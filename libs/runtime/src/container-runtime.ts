@@ -80,6 +80,15 @@ export interface NetworkRequest {
   readonly dnsServers?: readonly string[];
 }
 
+/** A device of the machine. Needs capability `device.<hostPath>`. */
+export interface DeviceRequest {
+  readonly hostPath: string;
+  /** Absolute path inside the container. */
+  readonly containerPath: string;
+  /** Any of `r`, `w` and `m`, in this order. */
+  readonly permissions: string;
+}
+
 /** What a start is busy with, for people who wait. */
 export type StartProgress =
   | { readonly kind: 'pulling'; readonly image: string }
@@ -123,6 +132,9 @@ export interface ContainerRequest {
    * `sysctl.<name>`.
    */
   readonly sysctls?: Readonly<Record<string, string>>;
+  readonly devices?: readonly DeviceRequest[];
+  /** Platform of the image, such as `linux/amd64`. Needs capability `platform.<platform>`. */
+  readonly imagePlatform?: string;
   /** Ends the container unless it is renewed; absent: it runs without end. Needs capability `disconnect.exclusive`. */
   readonly lease?: ContainerLease;
 }

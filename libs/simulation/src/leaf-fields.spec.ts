@@ -161,6 +161,9 @@ const ofVolume = (before: JsonObject, after: JsonObject): Row => {
   return ofImage({ volumes: [volume] }, { volumes: [{ ...volume, ...after }] });
 };
 
+const ofDevice = (other: JsonObject): Row =>
+  ofImage({ devices: [{ hostPath: '/dev/fuse' }] }, { devices: [{ hostPath: '/dev/fuse', ...other }] });
+
 const rows: Readonly<Record<string, Row>> = {
   image: { variant: { image: 'nginx:alpine' } },
   command: { variant: { command: ['other'] } },
@@ -315,22 +318,13 @@ const rows: Readonly<Record<string, Row>> = {
   'ulimits.soft': { ...ofImage({}, { ulimits: [{ name: 'nofile', soft: '1024' }] }), refused: 'spec.ulimits' },
   'ulimits.hard': { ...ofImage({}, { ulimits: [{ name: 'nofile', hard: '1024' }] }), refused: 'spec.ulimits' },
   sysctls: ofImage({}, { sysctls: { 'net.ipv4.tcp_fin_timeout': '10' } }),
-  'devices.host_path': { ...ofImage({}, { devices: [{ hostPath: '/dev/fuse' }] }), refused: 'spec.devices' },
-  'devices.container_path': {
-    ...ofImage({}, { devices: [{ hostPath: '/dev/fuse', containerPath: '/dev/x' }] }),
-    refused: 'spec.devices',
-  },
-  'devices.permissions': {
-    ...ofImage({}, { devices: [{ hostPath: '/dev/fuse', permissions: 'r' }] }),
-    refused: 'spec.devices',
-  },
+  'devices.host_path': ofDevice({ hostPath: '/dev/kvm' }),
+  'devices.container_path': ofDevice({ containerPath: '/dev/x' }),
+  'devices.permissions': ofDevice({ permissions: 'r' }),
   'security.user': ofImage({}, { security: { user: 'nginx' } }),
   'security.supplemental_groups': ofImage({}, { security: { supplementalGroups: ['5'] } }),
   'security.fs_group': ofImage({}, { security: { fsGroup: '5' } }),
-  'image_pull.platform': {
-    ...ofImage({}, { imagePull: { platform: 'linux/arm64' } }),
-    refused: 'spec.image_pull.platform',
-  },
+  'image_pull.platform': ofImage({}, { imagePull: { platform: 'linux/arm64' } }),
   'network.host_network': ofImage({}, { network: { hostNetwork: true } }),
   'network.hostname': ofImage({}, { network: { hostname: 'x' } }),
   'network.dns_servers': ofImage({}, { network: { dnsServers: ['127.0.0.1'] } }),

@@ -131,6 +131,14 @@ describe('toContainerRequest', () => {
     });
   });
 
+  it('gives devices the place and the permissions that they have by default', () => {
+    const devices = [{ hostPath: '/dev/fuse' }, { hostPath: '/dev/kvm', containerPath: '/dev/x', permissions: 'r' }];
+    expect(toContainerRequest(aStartOrder({ spec: { image: 'a', devices } }), place).devices).toEqual([
+      { hostPath: '/dev/fuse', containerPath: '/dev/fuse', permissions: 'rwm' },
+      { hostPath: '/dev/kvm', containerPath: '/dev/x', permissions: 'r' },
+    ]);
+  });
+
   it.each<{ name: string; security: MessageInitShape<typeof SecurityContextSchema>; asks: object }>([
     { name: 'nothing', security: {}, asks: {} },
     {
@@ -220,7 +228,7 @@ const READ_ELSEWHERE: Readonly<Record<string, RegExp>> = {
   'the rollout': /^(replicas|restarted_at|rollout\..*)$/,
   toReplicaPlan: /^(restart\..*|termination_grace_period|pre_stop_delay|disconnect\..*|(liveness|readiness|startup)_probe\..*)$/,
   'nobody, for the API refuses them':
-    /^(resources\.(requests|limits)\.(storage_bytes|bandwidth_bps|gpus)|resources\.requests\.pids|volumes\.empty_dir\.size_limit_bytes|secrets\..*|image_pull\.(secret|platform)|ulimits\..*|devices\..*)$/,
+    /^(resources\.(requests|limits)\.(storage_bytes|bandwidth_bps|gpus)|resources\.requests\.pids|volumes\.empty_dir\.size_limit_bytes|secrets\..*|image_pull\.secret|ulimits\..*)$/,
 };
 
 describe('nothing that concerns a container is dropped', () => {
@@ -249,6 +257,7 @@ describe('nothing that concerns a container is dropped', () => {
     ...['name', 'container_port', 'protocol', 'host_port'].map((name) => [`ports.${name}`, { ports: [{}] }]),
     ...['host_network', 'hostname', 'dns_servers'].map((name) => [`network.${name}`, { network: {} }]),
     ['volumes.empty_dir.medium', { volumes: [{ source: { case: 'emptyDir' as const, value: {} } }] }],
+    ...['host_path', 'container_path', 'permissions'].map((name) => [`devices.${name}`, { devices: [{}] }]),
     ['volumes.named.name', { volumes: [{ source: { case: 'named' as const, value: {} } }] }],
     ['volumes.host_path.path', { volumes: [{ source: { case: 'hostPath' as const, value: {} } }] }],
   ]);
