@@ -32,6 +32,7 @@ const flags: Readonly<Record<keyof AgentConfig, readonly [string, string]>> = {
     'of the container runtime (default: the first that answers of the usual places of containerd and CRI-O)',
   ],
   allowPrivileged: ['--allow-privileged', 'let containers have all privileges of root on this machine'],
+  allowDevice: ['--allow-device <path[,path]>', 'devices of this machine that containers may use (default none)'],
   allowSysctl: ['--allow-sysctl <name[,name]>', 'kernel parameters that containers may set beside the safe ones (default none)'],
   allowHostPath: ['--allow-host-path <path[,path]>', 'directories of this machine that containers may mount (default none)'],
   maxPids: ['--max-pids <count>', 'processes and threads of a container whose workload sets no limit (default 4096)'],

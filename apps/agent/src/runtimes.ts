@@ -41,7 +41,16 @@ export interface RuntimeDeps {
 
 type RuntimeConfig = Pick<
   AgentConfig,
-  'name' | 'dataDir' | 'portRange' | 'runtime' | 'criSocket' | 'allowPrivileged' | 'allowHostPath' | 'allowSysctl' | 'maxPids'
+  | 'name'
+  | 'dataDir'
+  | 'portRange'
+  | 'runtime'
+  | 'criSocket'
+  | 'allowPrivileged'
+  | 'allowHostPath'
+  | 'allowSysctl'
+  | 'allowDevice'
+  | 'maxPids'
 >;
 
 /**
@@ -127,12 +136,15 @@ function permissions({
   allowPrivileged,
   allowHostPath: allowedHostPaths,
   allowSysctl: allowedSysctls,
-}: Pick<RuntimeConfig, 'allowPrivileged' | 'allowHostPath' | 'allowSysctl'>): Permissions {
-  return { allowPrivileged, allowedHostPaths, allowedSysctls };
+  allowDevice: allowedDevices,
+}: Pick<RuntimeConfig, 'allowPrivileged' | 'allowHostPath' | 'allowSysctl' | 'allowDevice'>): Permissions {
+  return { allowPrivileged, allowedHostPaths, allowedSysctls, allowedDevices };
 }
 
 /** What the operator lets containers do. */
-type Permissions = Required<Pick<CriRuntimeOptions, 'allowPrivileged' | 'allowedHostPaths' | 'allowedSysctls'>>;
+type Permissions = Required<
+  Pick<CriRuntimeOptions, 'allowPrivileged' | 'allowedHostPaths' | 'allowedSysctls' | 'allowedDevices'>
+>;
 
 function lateContainers(
   config: RuntimeConfig,

@@ -40,11 +40,18 @@ export function capabilitiesOf(
     ...Object.keys(template.sysctls)
       .sort()
       .map((name) => `sysctl.${name}`),
+    ...[...new Set(template.devices.map(({ hostPath }) => `device.${hostPath}`))].sort(),
+    ...platformOf(template),
     ...networkOf(template),
     ...volumesOf(template),
     ...(template.security === undefined ? [] : securityOf(template.security)),
     ...(isExclusive ? ['cri.disconnect.exclusive'] : []),
   ];
+}
+
+function platformOf({ imagePull }: WorkloadSpec): readonly string[] {
+  const platform = imagePull?.platform ?? '';
+  return platform === '' ? [] : [`platform.${platform}`];
 }
 
 /** A limit of 0 is none. */

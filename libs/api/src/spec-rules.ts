@@ -199,8 +199,6 @@ function containerChecks(spec: WorkloadSpec): readonly (readonly [string, boolea
       return [`${path} (of a directory on disk: with medium MEMORY it holds)`, isSized] as const;
     }),
     ['spec.ulimits', spec.ulimits.length > 0],
-    ['spec.devices', spec.devices.length > 0],
-    ['spec.image_pull.platform', (spec.imagePull?.platform ?? '') !== ''],
   ];
 }
 

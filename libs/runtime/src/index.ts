@@ -4,6 +4,7 @@ export type {
   ContainerLease,
   ContainerPhase,
   ContainerRequest,
+  DeviceRequest,
   ContainerRuntime,
   ContainerStatus,
   ExecEvent,

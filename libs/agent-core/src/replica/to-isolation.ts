@@ -4,6 +4,7 @@ import {
   canonicalCapability,
   parseProfile,
   parseSelinuxOptions,
+  type Device,
   type Network,
   type SecurityContext,
   type StartOrder,
@@ -14,6 +15,7 @@ import {
 import { CloudlessError } from '@cloudless/base';
 import type {
   ContainerRequest,
+  DeviceRequest,
   NetworkRequest,
   PullPolicy,
   SecurityProfile,
@@ -24,7 +26,7 @@ import type {
 /** The part of a request that only containers have: what the API accepts with an image alone. */
 export type Isolation = Pick<
   ContainerRequest,
-  'imagePull' | 'volumes' | 'security' | 'network' | 'init' | 'shmSizeBytes' | 'sysctls'
+  'imagePull' | 'volumes' | 'security' | 'network' | 'init' | 'shmSizeBytes' | 'sysctls' | 'devices' | 'imagePlatform'
 >;
 
 /**
@@ -32,7 +34,8 @@ export type Isolation = Pick<
  * @throws kind `invalid` for texts that the API would not have accepted.
  */
 export function toIsolation(spec: WorkloadSpec, owner: Pick<StartOrder, 'namespace' | 'workload'>): Isolation {
-  const { image, imagePull, volumes, security, network, init, shmSizeBytes, sysctls } = spec;
+  const { image, imagePull, volumes, security, network, init, shmSizeBytes, sysctls, devices } = spec;
+  const platform = imagePull?.platform ?? '';
   return {
     ...(image === '' ? {} : { imagePull: toPullPolicy(imagePull?.policy ?? Policy.IF_NOT_PRESENT) }),
     ...(volumes.length === 0 ? {} : { volumes: volumes.map((volume) => toVolumeRequest(volume, spec, owner)) }),
@@ -40,6 +43,8 @@ export function toIsolation(spec: WorkloadSpec, owner: Pick<StartOrder, 'namespa
     ...(network === undefined ? {} : { network: toNetworkRequest(network) }),
     ...(init === undefined ? {} : { init }),
     ...(Object.keys(sysctls).length === 0 ? {} : { sysctls }),
+    ...(devices.length === 0 ? {} : { devices: devices.map(toDeviceRequest) }),
+    ...(platform === '' ? {} : { imagePlatform: platform }),
     ...(shmSizeBytes === 0n ? {} : { shmSizeBytes: Number(shmSizeBytes) }),
   };
 }
@@ -75,6 +80,14 @@ function toSource(
     default:
       throw new CloudlessError('invalid', `volume "${name}" has no source that this agent knows`);
   }
+}
+
+function toDeviceRequest({ hostPath, containerPath, permissions }: Device): DeviceRequest {
+  return {
+    hostPath,
+    containerPath: containerPath === '' ? hostPath : containerPath,
+    permissions: permissions === '' ? 'rwm' : permissions,
+  };
 }
 
 const MEDIA: Readonly<Record<Medium, 'disk' | 'memory'>> = { [Medium.DISK]: 'disk', [Medium.MEMORY]: 'memory' };

@@ -8,6 +8,7 @@ import {
   type PodSandboxConfig,
 } from '../gen/runtime/v1/api_pb.js';
 import { checkMountPaths, type PlannedMount } from '../volumes/mount-paths.js';
+import { checkDevices } from './config/devices.js';
 import { checkCapabilitiesOf } from './config/needed-capabilities.js';
 import { checkNetwork, toSandboxNetwork } from './config/network.js';
 import { toResources, type KernelLimits } from './config/resources.js';
@@ -39,6 +40,7 @@ export function checkRequest(request: ContainerRequest, capabilities: readonly s
   checkSecurity(request);
   checkNetwork(request);
   checkSysctls(request);
+  checkDevices(request);
   checkMountPaths(request);
   checkCapabilitiesOf(request, capabilities);
 }
@@ -87,6 +89,7 @@ export function toContainerConfig(
     args: [...args],
     workingDir,
     envs: Object.entries(env).map(([key, value]) => ({ key, value: new TextEncoder().encode(value) })),
+    devices: [...(request.devices ?? [])],
     mounts: mounts.map(({ inMemory: _, ...mount }) => mount),
     labels: ownedAs(owner, containerId),
     annotations: toAnnotations(request),

@@ -9,6 +9,7 @@ import { canLimitSwap } from '../system/swap-limits.js';
 import type { GroupVolumes } from '../volumes/group-volumes.js';
 import { checkMemoryMounts } from '../volumes/memory-mounts.js';
 import type { PlannedMount } from '../volumes/mount-paths.js';
+import { findDevices } from './config/devices.js';
 import type { KernelLimits } from './config/resources.js';
 import { asksForUser, checkImageUser } from './config/security.js';
 import { claimHostPorts, type PortRange } from './host-ports.js';
@@ -94,6 +95,7 @@ export class Starter {
     const { images, inventory, sandboxes, volumes, processPorts } = this.options;
     const { seccomp } = request.security ?? {};
     if (seccomp?.kind === 'localhost') await this.checkProfile(seccomp.reference);
+    await findDevices(request);
     const imageRef = await images.resolve(request);
     if (asksForUser(request)) await this.checkUser(request, imageRef);
     const starting = [...this.starting.values()];

@@ -10,6 +10,8 @@ export interface Permissions {
   readonly allowPrivileged?: boolean;
   /** Kernel parameters that containers may set beside the safe ones. Default none. */
   readonly allowedSysctls?: readonly string[];
+  /** Absolute paths of devices that containers may use. Default none. */
+  readonly allowedDevices?: readonly string[];
 }
 
 /** What every runtime that speaks the interface gives. */
@@ -29,8 +31,8 @@ const ALWAYS = [
 /** The capabilities of a runtime on a machine, in alphabetical order. @param status - Its verbose answer. */
 export function toCapabilities(
   status: Pick<StatusResponse, 'info' | 'runtimeHandlers'>,
-  { apparmor, selinux, controllers, memoryMounts, hasSysctl }: MachineFeatures,
-  { allowedHostPaths = [], allowPrivileged = false, allowedSysctls = [] }: Permissions,
+  { apparmor, selinux, controllers, memoryMounts, hasSysctl, platform }: MachineFeatures,
+  { allowedHostPaths = [], allowPrivileged = false, allowedSysctls = [], allowedDevices = [] }: Permissions,
 ): readonly string[] {
   const config = toConfig(status.info);
   const limits = config.disableCgroup ? [] : [...controllers].map((name) => `limits.${name}`);
@@ -43,6 +45,8 @@ export function toCapabilities(
     ...(apparmor && !config.disableApparmor ? ['security.apparmor'] : []),
     ...(selinux && config.enableSelinux ? ['security.selinux'] : []),
     ...[...new Set([...SAFE_SYSCTLS, ...allowedSysctls])].filter(hasSysctl).map((name) => `sysctl.${name}`),
+    ...[...new Set(allowedDevices)].map((path) => `device.${path}`),
+    `platform.${platform}`,
     ...runtimeClasses(status, config).map((name) => `runtime-class.${name}`),
   ].sort();
 }

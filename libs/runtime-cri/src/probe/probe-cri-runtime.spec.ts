@@ -83,12 +83,21 @@ describe('capabilities', () => {
     controllers: new Set(['cpu', 'memory', 'pids']),
     memoryMounts: true,
     hasSysctl: () => false,
+    platform: 'linux/amd64',
   };
-  const none = { apparmor: false, selinux: false, controllers: new Set<string>(), memoryMounts: false, hasSysctl: () => false };
+  const none = {
+    apparmor: false,
+    selinux: false,
+    controllers: new Set<string>(),
+    memoryMounts: false,
+    hasSysctl: () => false,
+    platform: 'linux/amd64',
+  };
   const plain = [
     'container.init',
     'exec.tty',
     'network.host',
+    'platform.linux/amd64',
     'ports.host',
     'runtime.cri',
     'security.context',
@@ -138,6 +147,11 @@ describe('capabilities', () => {
     expect(toCapabilities(config({}), none, { allowedHostPaths: [], allowPrivileged: false })).toEqual(plain);
   });
 
+  it('devices are there when the operator allows them', () => {
+    const allowed = { allowedDevices: ['/dev/kvm', '/dev/fuse', '/dev/kvm'] };
+    expect(toCapabilities(config({}), none, allowed)).toEqual([...plain, 'device./dev/fuse', 'device./dev/kvm'].sort());
+  });
+
   it('kernel parameters are there that the kernel has: safe ones, and those that the operator allows', () => {
     const has = ['net.ipv4.tcp_syncookies', 'net.core.somaxconn'];
     const machine = { ...none, hasSysctl: (name: string) => has.includes(name) };
@@ -158,7 +172,8 @@ describe('what a machine has', () => {
     writeFileSync(path.join(root, file), text);
   };
   const read = (): object => {
-    const { controllers, hasSysctl: _, ...rest } = readMachineFeatures(root);
+    const { controllers, hasSysctl: _, platform, ...rest } = readMachineFeatures(root);
+    expect(platform).toMatch(/^linux\//);
     return { ...rest, controllers: [...controllers] };
   };
 

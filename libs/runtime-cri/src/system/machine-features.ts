@@ -12,7 +12,12 @@ export interface MachineFeatures {
   readonly memoryMounts: boolean;
   /** Whether the kernel has a parameter of this name. */
   readonly hasSysctl: (name: string) => boolean;
+  /** Operating system and processor as images name them: `linux/amd64`. */
+  readonly platform: string;
 }
+
+/** Processors by Node's names, where images have another one. @see OCI Image Specification, "Image Index", `platform` */
+const PROCESSORS: Readonly<Record<string, string>> = { x64: 'amd64', ia32: '386', ppc64: 'ppc64le' };
 
 /** Bit of the capability SYS_ADMIN. @see include/uapi/linux/capability.h */
 const SYS_ADMIN = 1n << 21n;
@@ -33,6 +38,7 @@ export function readMachineFeatures(root = '/'): MachineFeatures {
     selinux: existsSync(at('sys/fs/selinux/enforce')) && !readText(at('proc/self/attr/current')).startsWith('kernel'),
     controllers: new Set(CONTROLLERS.filter((name) => v2.has(name) || existsSync(at(`sys/fs/cgroup/${name}`)))),
     hasSysctl: (name) => existsSync(at(`proc/sys/${name.replaceAll('.', '/')}`)),
+    platform: `linux/${PROCESSORS[process.arch] ?? process.arch}`,
     memoryMounts:
       (effectiveCapabilities(readText(at('proc/self/status'))) & SYS_ADMIN) !== 0n &&
       /\ttmpfs$/m.test(readText(at('proc/filesystems'))) &&

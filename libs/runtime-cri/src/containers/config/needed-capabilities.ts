@@ -21,7 +21,16 @@ export function checkCapabilitiesOf(request: ContainerRequest, capabilities: rea
   throw new CloudlessError('unimplemented', `${field}: this node lacks the capability ${capability}${remedy}`);
 }
 
-function needsOf({ limits, security = {}, volumes = [], init, shmSizeBytes, sysctls = {} }: ContainerRequest): readonly Need[] {
+function needsOf({
+  limits,
+  security = {},
+  volumes = [],
+  init,
+  shmSizeBytes,
+  sysctls = {},
+  devices = [],
+  imagePlatform,
+}: ContainerRequest): readonly Need[] {
   const { apparmor, selinux, privileged, runtimeClass, userName, supplementalGroups, fsGroup } = security;
   const inMemory = volumes.find(({ source }) => source.kind === 'emptyDir' && source.memory !== undefined);
   const hostPath = volumes.find(({ source }) => source.kind === 'hostPath');
@@ -36,6 +45,11 @@ function needsOf({ limits, security = {}, volumes = [], init, shmSizeBytes, sysc
       ...{ field: `sysctls.${name}`, capability: `sysctl.${name}` },
       remedy: `: its agent needs --allow-sysctl ${name}`,
     })),
+    ...devices.map(({ hostPath }) => ({
+      ...{ field: `devices.${hostPath}`, capability: `device.${hostPath}` },
+      remedy: `: its agent needs --allow-device ${hostPath}`,
+    })),
+    ...need(imagePlatform !== undefined, 'imagePlatform', `platform.${imagePlatform}`),
     ...need(userName !== undefined, 'security.userName', 'security.username'),
     ...need(supplementalGroups !== undefined, 'security.supplementalGroups', 'security.groups'),
     ...need(fsGroup !== undefined, 'security.fsGroup', 'security.groups'),
