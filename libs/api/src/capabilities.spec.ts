@@ -68,6 +68,11 @@ describe('capabilitiesOf', () => {
       given: { image: 'a', imagePull: { platform: 'linux/arm64' } },
       needs: ['runtime.cri', 'platform.linux/arm64'],
     },
+    {
+      name: 'limits of each process',
+      given: { image: 'a', ulimits: [{ name: 'core' }, { name: 'nofile', soft: 500n }] },
+      needs: ['runtime.cri', 'container.ulimits'],
+    },
     { name: 'no init process', given: { image: 'a', init: false }, needs: ['runtime.cri'] },
     { name: 'requests', given: { image: 'a', resources: { requests: { cpuMillis: 5 } } }, needs: ['runtime.cri'] },
     { name: 'a port', given: { image: 'a', ports: [{ containerPort: 80 }] }, needs: ['runtime.cri'] },

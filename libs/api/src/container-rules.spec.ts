@@ -136,6 +136,29 @@ describe('security', () => {
   });
 });
 
+describe('limits of each process', () => {
+  const names = 'core, memlock, msgqueue, nice, nofile, nproc, rtprio, sigpending, stack';
+  it.each<{ ulimits: { name: string; soft?: bigint; hard?: bigint }[]; says: string[] }>([
+    { ulimits: [{ name: 'core' }, { name: 'memlock', soft: -1n }, { name: 'stack', soft: 5n, hard: -1n }], says: [] },
+    { ulimits: [{ name: 'nofile', soft: 1000n, hard: 1000n }], says: [] },
+    { ulimits: [{ name: 'files' }], says: [`[0].name: "files" is no limit; expected one of ${names}`] },
+    { ulimits: [{ name: '' }], says: [`[0].name: "" is no limit; expected one of ${names}`] },
+    { ulimits: [{ name: 'core' }, { name: 'core', soft: 1n }], says: ['[1].name: "core" is used twice'] },
+    { ulimits: [{ name: 'core', soft: 6n, hard: 5n }], says: ['[0].soft: 6 is above hard, 5'] },
+    { ulimits: [{ name: 'core', soft: -1n, hard: 5n }], says: ['[0].soft: no limit is above hard, 5'] },
+    {
+      ulimits: [{ name: 'nofile', soft: 255n, hard: 300n }],
+      says: ['[0].soft: 255 is below 256, which starting a container takes'],
+    },
+    {
+      ulimits: [{ name: 'core', soft: 9_007_199_254_740_992n }],
+      says: ['[0].soft: 9007199254740992 is above 9007199254740991; -1 is no limit'],
+    },
+  ])('$ulimits', ({ ulimits, says }) => {
+    expect(ofImage({ ulimits })).toEqual(says.map((text) => `spec.ulimits${text}`));
+  });
+});
+
 describe('devices', () => {
   it.each([
     { devices: [{ hostPath: '/dev/fuse' }, { hostPath: '/dev/fuse', containerPath: '/dev/other', permissions: 'rw' }], says: [] },

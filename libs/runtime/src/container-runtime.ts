@@ -89,6 +89,14 @@ export interface DeviceRequest {
   readonly permissions: string;
 }
 
+/** A limit of each process, as setrlimit(2) has it; -1: no limit. Needs capability `container.ulimits`. */
+export interface UlimitRequest {
+  /** As `ulimit` and Docker name them: `nofile`, `core`… */
+  readonly name: string;
+  readonly soft: number;
+  readonly hard: number;
+}
+
 /** What a start is busy with, for people who wait. */
 export type StartProgress =
   | { readonly kind: 'pulling'; readonly image: string }
@@ -132,6 +140,7 @@ export interface ContainerRequest {
    * `sysctl.<name>`.
    */
   readonly sysctls?: Readonly<Record<string, string>>;
+  readonly ulimits?: readonly UlimitRequest[];
   readonly devices?: readonly DeviceRequest[];
   /** Platform of the image, such as `linux/amd64`. Needs capability `platform.<platform>`. */
   readonly imagePlatform?: string;

@@ -20,6 +20,7 @@ export type {
   SecurityRequest,
   StartProgress,
   TerminalSize,
+  UlimitRequest,
   VolumeRequest,
 } from './container-runtime.js';
 export { combineRuntimes } from './combined-runtime.js';

@@ -161,6 +161,8 @@ const ofVolume = (before: JsonObject, after: JsonObject): Row => {
   return ofImage({ volumes: [volume] }, { volumes: [{ ...volume, ...after }] });
 };
 
+const ofUlimit = (other: JsonObject): Row =>
+  ofImage({ ulimits: [{ name: 'nofile', soft: '1000' }] }, { ulimits: [{ name: 'nofile', soft: '1000', ...other }] });
 const ofDevice = (other: JsonObject): Row =>
   ofImage({ devices: [{ hostPath: '/dev/fuse' }] }, { devices: [{ hostPath: '/dev/fuse', ...other }] });
 
@@ -314,9 +316,9 @@ const rows: Readonly<Record<string, Row>> = {
   'volumes.empty_dir.medium': ofVolume({}, { emptyDir: { medium: 'MEMORY' } }),
   init: ofImage({}, { init: false }),
   shm_size_bytes: ofImage({}, { shmSizeBytes: '1048576' }),
-  'ulimits.name': { ...ofImage({}, { ulimits: [{ name: 'nofile', soft: '1024' }] }), refused: 'spec.ulimits' },
-  'ulimits.soft': { ...ofImage({}, { ulimits: [{ name: 'nofile', soft: '1024' }] }), refused: 'spec.ulimits' },
-  'ulimits.hard': { ...ofImage({}, { ulimits: [{ name: 'nofile', hard: '1024' }] }), refused: 'spec.ulimits' },
+  'ulimits.name': ofUlimit({ name: 'nproc' }),
+  'ulimits.soft': ofUlimit({ soft: '2000' }),
+  'ulimits.hard': ofUlimit({ hard: '2000' }),
   sysctls: ofImage({}, { sysctls: { 'net.ipv4.tcp_fin_timeout': '10' } }),
   'devices.host_path': ofDevice({ hostPath: '/dev/kvm' }),
   'devices.container_path': ofDevice({ containerPath: '/dev/x' }),

@@ -131,6 +131,22 @@ describe('toContainerRequest', () => {
     });
   });
 
+  it('gives limits of each process a hard one', () => {
+    const ulimits = [
+      { name: 'core' },
+      { name: 'nofile', soft: 5n },
+      { name: 'stack', soft: 5n, hard: -1n },
+      { name: 'nproc', soft: -1n },
+    ];
+    const request = toContainerRequest(aStartOrder({ spec: { image: 'a', ulimits } }), place);
+    expect(request.ulimits).toEqual([
+      { name: 'core', soft: 0, hard: 0 },
+      { name: 'nofile', soft: 5, hard: 5 },
+      { name: 'stack', soft: 5, hard: -1 },
+      { name: 'nproc', soft: -1, hard: -1 },
+    ]);
+  });
+
   it('gives devices the place and the permissions that they have by default', () => {
     const devices = [{ hostPath: '/dev/fuse' }, { hostPath: '/dev/kvm', containerPath: '/dev/x', permissions: 'r' }];
     expect(toContainerRequest(aStartOrder({ spec: { image: 'a', devices } }), place).devices).toEqual([
@@ -228,7 +244,7 @@ const READ_ELSEWHERE: Readonly<Record<string, RegExp>> = {
   'the rollout': /^(replicas|restarted_at|rollout\..*)$/,
   toReplicaPlan: /^(restart\..*|termination_grace_period|pre_stop_delay|disconnect\..*|(liveness|readiness|startup)_probe\..*)$/,
   'nobody, for the API refuses them':
-    /^(resources\.(requests|limits)\.(storage_bytes|bandwidth_bps|gpus)|resources\.requests\.pids|volumes\.empty_dir\.size_limit_bytes|secrets\..*|image_pull\.secret|ulimits\..*)$/,
+    /^(resources\.(requests|limits)\.(storage_bytes|bandwidth_bps|gpus)|resources\.requests\.pids|volumes\.empty_dir\.size_limit_bytes|secrets\..*|image_pull\.secret)$/,
 };
 
 describe('nothing that concerns a container is dropped', () => {
@@ -258,6 +274,7 @@ describe('nothing that concerns a container is dropped', () => {
     ...['host_network', 'hostname', 'dns_servers'].map((name) => [`network.${name}`, { network: {} }]),
     ['volumes.empty_dir.medium', { volumes: [{ source: { case: 'emptyDir' as const, value: {} } }] }],
     ...['host_path', 'container_path', 'permissions'].map((name) => [`devices.${name}`, { devices: [{}] }]),
+    ...['name', 'soft', 'hard'].map((name) => [`ulimits.${name}`, { ulimits: [{}] }]),
     ['volumes.named.name', { volumes: [{ source: { case: 'named' as const, value: {} } }] }],
     ['volumes.host_path.path', { volumes: [{ source: { case: 'hostPath' as const, value: {} } }] }],
   ]);
