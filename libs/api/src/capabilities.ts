@@ -42,6 +42,7 @@ export function capabilitiesOf(
       .map((name) => `sysctl.${name}`),
     ...[...new Set(template.devices.map(({ hostPath }) => `device.${hostPath}`))].sort(),
     ...platformOf(template),
+    ...(template.ulimits.length > 0 ? ['container.ulimits'] : []),
     ...networkOf(template),
     ...volumesOf(template),
     ...(template.security === undefined ? [] : securityOf(template.security)),

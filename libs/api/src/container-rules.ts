@@ -6,6 +6,7 @@ import { networkRules } from './network-rules.js';
 import { platformRules } from './platform-rules.js';
 import { securityRules } from './security-rules.js';
 import { sysctlRules } from './sysctl-rules.js';
+import { ulimitRules } from './ulimit-rules.js';
 import { volumeRules } from './volume-rules.js';
 
 const NEEDS_CONTAINER = 'needs a container: set image';
@@ -20,6 +21,7 @@ export function* containerRules(spec: WorkloadSpec): Generator<Violation> {
   yield* volumeRules(spec);
   yield* networkRules(spec);
   yield* sysctlRules(spec);
+  yield* ulimitRules(spec);
   yield* deviceRules(spec);
   yield* platformRules(spec);
 }

@@ -6,6 +6,7 @@ import { isImageReference } from './image-reference.js';
 import { modeRules } from './mode-rules.js';
 import { probeRules } from './probe-rules.js';
 import { rolloutRules } from './rollout-rules.js';
+import { isRuntimesOwn } from './ulimit-rules.js';
 import {
   Disconnect_Mode,
   RestartPolicy_Policy,
@@ -198,7 +199,8 @@ function containerChecks(spec: WorkloadSpec): readonly (readonly [string, boolea
       const path = `spec.volumes[${index}].empty_dir.size_limit_bytes`;
       return [`${path} (of a directory on disk: with medium MEMORY it holds)`, isSized] as const;
     }),
-    ['spec.ulimits', spec.ulimits.length > 0],
+    // Container runtimes have the same limits as what they start.
+    ...spec.ulimits.map(({ name }, index) => [`spec.ulimits[${index}].name (${name})`, isRuntimesOwn(name)] as const),
   ];
 }
 

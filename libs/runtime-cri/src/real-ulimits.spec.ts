@@ -30,7 +30,7 @@ describeReal(`limits of the processes of real containers${WHY_NOT === undefined 
       { name: 'nofile', soft: 4321, hard: 4321 },
       { name: 'core', soft: 0, hard: 0 },
       { name: 'nproc', soft: 100, hard: 200 },
-      { name: 'memlock', soft: -1, hard: -1 },
+      { name: 'memlock', soft: 4096, hard: 65_536 },
       { name: 'stack', soft: 1024 * 1024, hard: -1 },
     );
     const titles = ['Max open files', 'Max core file size', 'Max processes', 'Max locked memory', 'Max stack size'];
@@ -38,7 +38,7 @@ describeReal(`limits of the processes of real containers${WHY_NOT === undefined 
       '4321 4321',
       '0 0',
       '100 200',
-      'unlimited unlimited',
+      '4096 65536',
       '1048576 unlimited',
     ]);
     const { text } = await execIn(machine.runtime, limited.containerId, 'ulimit -n; ulimit -c; ulimit -s; ulimit -Hs');
@@ -57,6 +57,16 @@ describeReal(`limits of the processes of real containers${WHY_NOT === undefined 
       '1000 2000',
       expect.stringMatching(/^precondition: ulimits\.nofile: the container runtime made 1000:2000 into /),
     ]).toContainEqual(outcome);
+  });
+
+  it('are refused with the words of the kernel when they cannot be set, and nothing is left', async () => {
+    const most = Number(readFileSync('/proc/sys/fs/nr_open', 'utf8')); // nobody may have more
+    const running = (await machine.runtime.list()).length;
+    await expect(start({ name: 'nofile', soft: most + 1, hard: most + 1 })).rejects.toMatchObject({
+      kind: 'precondition',
+      message: expect.stringMatching(/^ulimits: cannot be set: prlimit: .*not permitted; above those of the container runtime/),
+    });
+    expect(await machine.runtime.list()).toHaveLength(running);
   });
 
   it.each([

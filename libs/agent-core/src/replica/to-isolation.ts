@@ -1,6 +1,7 @@
 import {
   ImagePull_Policy as Policy,
   Volume_EmptyDir_Medium as Medium,
+  bothLimitsOf,
   canonicalCapability,
   parseProfile,
   parseSelinuxOptions,
@@ -8,6 +9,7 @@ import {
   type Network,
   type SecurityContext,
   type StartOrder,
+  type Ulimit,
   type Volume,
   type Volume_EmptyDir,
   type WorkloadSpec,
@@ -20,13 +22,14 @@ import type {
   PullPolicy,
   SecurityProfile,
   SecurityRequest,
+  UlimitRequest,
   VolumeRequest,
 } from '@cloudless/runtime';
 
 /** The part of a request that only containers have: what the API accepts with an image alone. */
 export type Isolation = Pick<
   ContainerRequest,
-  'imagePull' | 'volumes' | 'security' | 'network' | 'init' | 'shmSizeBytes' | 'sysctls' | 'devices' | 'imagePlatform'
+  'imagePull' | 'volumes' | 'security' | 'network' | 'init' | 'shmSizeBytes' | 'sysctls' | 'ulimits' | 'devices' | 'imagePlatform'
 >;
 
 /**
@@ -34,7 +37,7 @@ export type Isolation = Pick<
  * @throws kind `invalid` for texts that the API would not have accepted.
  */
 export function toIsolation(spec: WorkloadSpec, owner: Pick<StartOrder, 'namespace' | 'workload'>): Isolation {
-  const { image, imagePull, volumes, security, network, init, shmSizeBytes, sysctls, devices } = spec;
+  const { image, imagePull, volumes, security, network, init, shmSizeBytes, sysctls, ulimits, devices } = spec;
   const platform = imagePull?.platform ?? '';
   return {
     ...(image === '' ? {} : { imagePull: toPullPolicy(imagePull?.policy ?? Policy.IF_NOT_PRESENT) }),
@@ -43,6 +46,7 @@ export function toIsolation(spec: WorkloadSpec, owner: Pick<StartOrder, 'namespa
     ...(network === undefined ? {} : { network: toNetworkRequest(network) }),
     ...(init === undefined ? {} : { init }),
     ...(Object.keys(sysctls).length === 0 ? {} : { sysctls }),
+    ...(ulimits.length === 0 ? {} : { ulimits: ulimits.map(toUlimitRequest) }),
     ...(devices.length === 0 ? {} : { devices: devices.map(toDeviceRequest) }),
     ...(platform === '' ? {} : { imagePlatform: platform }),
     ...(shmSizeBytes === 0n ? {} : { shmSizeBytes: Number(shmSizeBytes) }),
@@ -80,6 +84,11 @@ function toSource(
     default:
       throw new CloudlessError('invalid', `volume "${name}" has no source that this agent knows`);
   }
+}
+
+function toUlimitRequest(ulimit: Ulimit): UlimitRequest {
+  const { soft, hard } = bothLimitsOf(ulimit);
+  return { name: ulimit.name, soft: Number(soft), hard: Number(hard) };
 }
 
 function toDeviceRequest({ hostPath, containerPath, permissions }: Device): DeviceRequest {

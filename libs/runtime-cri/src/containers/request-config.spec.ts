@@ -250,6 +250,18 @@ describe('what is refused', () => {
       parts: { devices: [{ hostPath: '/dev/fuse', containerPath: '/x', permissions: 'r' }] },
       ...{ kind: 'unimplemented', says: 'the capability device./dev/fuse: its agent needs --allow-device /dev/fuse' },
     },
+    {
+      parts: { ulimits: [{ name: 'core', soft: 0.5, hard: 1 }] },
+      ...{ kind: 'invalid', says: 'ulimits.core: must be whole numbers from -1 up' },
+    },
+    {
+      parts: { ulimits: [{ name: 'core', soft: -1, hard: 5 }] },
+      ...{ kind: 'invalid', says: 'ulimits.core: soft is above hard' },
+    },
+    {
+      parts: { ulimits: [{ name: 'core', soft: 1, hard: -1 }] },
+      ...{ kind: 'unimplemented', says: 'ulimits: this node lacks the capability container.ulimits' },
+    },
     { parts: { imagePlatform: 'linux/arm' }, kind: 'unimplemented', says: 'imagePlatform: this node lacks the capability' },
     { parts: { init: true }, kind: 'unimplemented', says: 'init: this node lacks the capability container.init' },
     { parts: { limits: { pids: 1 } }, kind: 'unimplemented', says: 'limits.pids: this node lacks the capability limits.pids' },

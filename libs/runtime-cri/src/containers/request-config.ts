@@ -15,6 +15,7 @@ import { toResources, type KernelLimits } from './config/resources.js';
 import { checkSecurity, toContainerSecurity, toSandboxSecurity } from './config/security.js';
 import { checkSysctls, sysctlsOf } from './config/sysctls.js';
 import { ownedAs, toAnnotations, type Owner } from './labels.js';
+import { checkUlimits } from './ulimits.js';
 
 /** The log file of a container, below its log directory. */
 export const LOG_FILE = '0.log';
@@ -41,6 +42,7 @@ export function checkRequest(request: ContainerRequest, capabilities: readonly s
   checkNetwork(request);
   checkSysctls(request);
   checkDevices(request);
+  checkUlimits(request);
   checkMountPaths(request);
   checkCapabilitiesOf(request, capabilities);
 }

@@ -20,6 +20,7 @@ import { checkRequest, toContainerConfig, toSandboxConfig } from './request-conf
 import type { Sandboxes } from './sandboxes.js';
 import { IdInUseError, isNameTaken, refusalOf, startFailure } from './start-failure.js';
 import { pidOf } from './to-status.js';
+import { confirmUlimits, limitSandbox } from './ulimits.js';
 
 /** Needs of a {@link Starter}. */
 export interface StarterOptions {
@@ -163,6 +164,8 @@ export class Starter {
     const { client, owner, inventory } = this.options;
     const { podSandboxId, config: sandboxConfig } = sandbox;
     const pids = this.pidsOf(request);
+    const { ulimits = [] } = request;
+    if (ulimits.length > 0) await limitSandbox(await inventory.sandboxPidOf(podSandboxId), ulimits);
     const config = toContainerConfig(request, owner, { imageRef, mounts, pids, kernel: this.kernel });
     const [{ containerId: runtimeId }, ip] = await Promise.all([
       client.slow('CreateContainer', (calls, signal) =>
@@ -175,6 +178,7 @@ export class Starter {
     const pid = pidOf(answer.info);
     if (pid !== undefined && pids !== undefined) await this.holdPids(pid, pids, request);
     if (pid !== undefined) checkMemoryMounts(pid, mounts);
+    if (pid !== undefined) confirmUlimits(pid, ulimits);
     return inventory.learn({ runtimeId, sandboxId: podSandboxId, ip }, answer);
   }
 

@@ -31,7 +31,7 @@ const ALWAYS = [
 /** The capabilities of a runtime on a machine, in alphabetical order. @param status - Its verbose answer. */
 export function toCapabilities(
   status: Pick<StatusResponse, 'info' | 'runtimeHandlers'>,
-  { apparmor, selinux, controllers, memoryMounts, hasSysctl, platform }: MachineFeatures,
+  { apparmor, selinux, controllers, memoryMounts, processLimits, hasSysctl, platform }: MachineFeatures,
   { allowedHostPaths = [], allowPrivileged = false, allowedSysctls = [], allowedDevices = [] }: Permissions,
 ): readonly string[] {
   const config = toConfig(status.info);
@@ -39,6 +39,7 @@ export function toCapabilities(
   return [
     ...ALWAYS,
     ...limits,
+    ...(processLimits && config.isContainerd ? ['container.ulimits'] : []),
     ...(memoryMounts ? ['container.shm', 'volumes.memory'] : []),
     ...(allowedHostPaths.length > 0 ? ['volumes.hostpath'] : []),
     ...(allowPrivileged ? ['security.privileged'] : []),
@@ -56,6 +57,8 @@ interface Config {
   readonly disableCgroup: boolean;
   readonly disableApparmor: boolean;
   readonly enableSelinux: boolean;
+  /** It has containerd's own part. */
+  readonly isContainerd: boolean;
   readonly runtimes: readonly string[];
 }
 
@@ -70,6 +73,7 @@ function toConfig(info: Readonly<Record<string, string>>): Config {
     disableCgroup: config['disableCgroup'] === true,
     disableApparmor: config['disableApparmor'] === true,
     enableSelinux: config['enableSelinux'] !== false,
+    isContainerd: 'containerd' in config,
     runtimes: Object.keys(toRecord(containerd['runtimes'])),
   };
 }

@@ -10,6 +10,8 @@ export interface MachineFeatures {
   readonly controllers: ReadonlySet<string>;
   /** This process can mount files in memory. */
   readonly memoryMounts: boolean;
+  /** This process can set limits of processes of root; to raise them it needs CAP_SYS_RESOURCE. */
+  readonly processLimits: boolean;
   /** Whether the kernel has a parameter of this name. */
   readonly hasSysctl: (name: string) => boolean;
   /** Operating system and processor as images name them: `linux/amd64`. */
@@ -31,6 +33,10 @@ const CONTROLLERS = ['cpu', 'memory', 'pids'];
  */
 export function readMachineFeatures(root = '/'): MachineFeatures {
   const at = (name: string): string => path.join(root, name);
+  const hasProgram = (name: string): boolean => ['bin', 'usr/bin'].some((directory) => existsSync(at(`${directory}/${name}`)));
+  const status = readText(at('proc/self/status'));
+  const privileges = effectiveCapabilities(status);
+  const isRoot = /^Uid:\s*0\s/m.test(status);
   const v2 = new Set(readText(at('sys/fs/cgroup/cgroup.controllers')).trim().split(' '));
   return {
     apparmor: readText(at('sys/module/apparmor/parameters/enabled')).trim() === 'Y',
@@ -39,10 +45,8 @@ export function readMachineFeatures(root = '/'): MachineFeatures {
     controllers: new Set(CONTROLLERS.filter((name) => v2.has(name) || existsSync(at(`sys/fs/cgroup/${name}`)))),
     hasSysctl: (name) => existsSync(at(`proc/sys/${name.replaceAll('.', '/')}`)),
     platform: `linux/${PROCESSORS[process.arch] ?? process.arch}`,
-    memoryMounts:
-      (effectiveCapabilities(readText(at('proc/self/status'))) & SYS_ADMIN) !== 0n &&
-      /\ttmpfs$/m.test(readText(at('proc/filesystems'))) &&
-      ['bin/mount', 'usr/bin/mount'].some((program) => existsSync(at(program))),
+    memoryMounts: (privileges & SYS_ADMIN) !== 0n && /\ttmpfs$/m.test(readText(at('proc/filesystems'))) && hasProgram('mount'),
+    processLimits: isRoot && hasProgram('prlimit'),
   };
 }
 

@@ -13,6 +13,7 @@ export const EVERYTHING: readonly string[] = [
     'security.username',
     'sysctl.kernel.sem',
     'device./dev/fuse',
+    'container.ulimits',
   ],
   ...['security.apparmor', 'security.selinux', 'security.privileged', 'runtime-class.runsc', 'runtime-class.kata'],
 ];

@@ -29,6 +29,7 @@ function needsOf({
   shmSizeBytes,
   sysctls = {},
   devices = [],
+  ulimits = [],
   imagePlatform,
 }: ContainerRequest): readonly Need[] {
   const { apparmor, selinux, privileged, runtimeClass, userName, supplementalGroups, fsGroup } = security;
@@ -49,6 +50,7 @@ function needsOf({
       ...{ field: `devices.${hostPath}`, capability: `device.${hostPath}` },
       remedy: `: its agent needs --allow-device ${hostPath}`,
     })),
+    ...need(ulimits.length > 0, 'ulimits', 'container.ulimits'),
     ...need(imagePlatform !== undefined, 'imagePlatform', `platform.${imagePlatform}`),
     ...need(userName !== undefined, 'security.userName', 'security.username'),
     ...need(supplementalGroups !== undefined, 'security.supplementalGroups', 'security.groups'),
