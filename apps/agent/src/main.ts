@@ -2,7 +2,15 @@ import { errorFields, errorMessageOf, StoppedError, type LogFields } from '@clou
 import { OTLP_ENDPOINT_VARIABLE, createLog, noTracing, otlpLayer, startTracing } from '@cloudless/observability';
 import { runSupervisor } from '@cloudless/runtime-process';
 import { EXIT_USAGE, addSettingFlags, describeFailure, readSettingLayers, type SettingNames } from '@cloudless/settings';
-import { endBySignal, endOnStopSignals, systemClock, systemRandom, type StopSignal } from '@cloudless/system';
+import {
+  endBySignal,
+  endMemoryProtection,
+  endOnStopSignals,
+  protectFromOutOfMemory,
+  systemClock,
+  systemRandom,
+  type StopSignal,
+} from '@cloudless/system';
 import { Command, CommanderError, type OptionValues } from 'commander';
 import { parseAgentConfig, type AgentConfig } from './config.js';
 import { resetAgent } from './reset.js';
@@ -32,6 +40,8 @@ const flags: Readonly<Record<keyof AgentConfig, readonly [string, string]>> = {
     'of the container runtime (default: the first that answers of the usual places of containerd and CRI-O)',
   ],
   allowPrivileged: ['--allow-privileged', 'let containers have all privileges of root on this machine'],
+  allowDevice: ['--allow-device <path[,path]>', 'devices of this machine that containers may use (default none)'],
+  allowSysctl: ['--allow-sysctl <name[,name]>', 'kernel parameters that containers may set beside the safe ones (default none)'],
   allowHostPath: ['--allow-host-path <path[,path]>', 'directories of this machine that containers may mount (default none)'],
   maxPids: ['--max-pids <count>', 'processes and threads of a container whose workload sets no limit (default 4096)'],
   stopWorkloadsOnExit: ['--stop-workloads-on-exit', 'end everything at the end of the agent; for clusters that are put away'],
@@ -65,6 +75,7 @@ async function run(options: OptionValues): Promise<number> {
   const moment = (): LogFields => tracing.logFields();
   const { logLevel: level, logFormat: format } = config;
   const log = createLog({ level, format, component: 'agent', moment }).child({ nodeId: config.name });
+  protectFromOutOfMemory();
   const stopping = new AbortController();
   let stopped: Promise<StopSignal> | undefined;
   let isReady = false;
@@ -146,6 +157,7 @@ async function main(argv: readonly string[]): Promise<number> {
     .allowExcessArguments()
     .action(() => {
       outcome = async () => {
+        endMemoryProtection(); // of the agent: workloads must not have it
         await runSupervisor({ args: argv.slice(3), clock: systemClock, random: systemRandom });
         return 0;
       };

@@ -2,7 +2,7 @@ import { hostname } from 'node:os';
 import { errorFields, type LogFields } from '@cloudless/base';
 import { OTLP_ENDPOINT_VARIABLE, createLog, noTracing, otlpLayer, startTracing } from '@cloudless/observability';
 import { EXIT_USAGE, addSettingFlags, describeFailure, readSettingLayers, type SettingNames } from '@cloudless/settings';
-import { endOnStopSignals, systemClock, systemRandom } from '@cloudless/system';
+import { endOnStopSignals, protectFromOutOfMemory, systemClock, systemRandom } from '@cloudless/system';
 import { Command, CommanderError } from 'commander';
 import { defaultDataDir, parseCoordinatorConfig, type CoordinatorConfig } from './config.js';
 import { startCoordinator } from './coordinator.js';
@@ -36,6 +36,7 @@ async function run(options: Readonly<Record<string, unknown>>): Promise<number> 
   let tracing = noTracing;
   const moment = (): LogFields => tracing.logFields();
   const log = createLog({ level: config.logLevel, format: config.logFormat, component: 'coordinator', moment });
+  protectFromOutOfMemory();
   // Timers of the loops do not keep a process alive, and sockets alone should not decide.
   const alive = setInterval(() => undefined, 2 ** 30);
   try {

@@ -37,11 +37,22 @@ export function capabilitiesOf(
     ...limits,
     ...(template.init === true ? ['container.init'] : []),
     ...(template.shmSizeBytes > 0n ? ['container.shm'] : []),
+    ...Object.keys(template.sysctls)
+      .sort()
+      .map((name) => `sysctl.${name}`),
+    ...[...new Set(template.devices.map(({ hostPath }) => `device.${hostPath}`))].sort(),
+    ...platformOf(template),
+    ...(template.ulimits.length > 0 ? ['container.ulimits'] : []),
     ...networkOf(template),
     ...volumesOf(template),
     ...(template.security === undefined ? [] : securityOf(template.security)),
     ...(isExclusive ? ['cri.disconnect.exclusive'] : []),
   ];
+}
+
+function platformOf({ imagePull }: WorkloadSpec): readonly string[] {
+  const platform = imagePull?.platform ?? '';
+  return platform === '' ? [] : [`platform.${platform}`];
 }
 
 /** A limit of 0 is none. */

@@ -137,6 +137,77 @@ describe('security', () => {
   });
 });
 
+describe('limits of each process', () => {
+  const names = 'core, memlock, msgqueue, nice, nofile, nproc, rtprio, sigpending, stack';
+  it.each<{ ulimits: { name: string; soft?: bigint; hard?: bigint }[]; says: string[] }>([
+    { ulimits: [{ name: 'core' }, { name: 'memlock', soft: -1n }, { name: 'stack', soft: 5n, hard: -1n }], says: [] },
+    { ulimits: [{ name: 'nofile', soft: 1000n, hard: 1000n }], says: [] },
+    { ulimits: [{ name: 'files' }], says: [`[0].name: "files" is no limit; expected one of ${names}`] },
+    { ulimits: [{ name: '' }], says: [`[0].name: "" is no limit; expected one of ${names}`] },
+    { ulimits: [{ name: 'core' }, { name: 'core', soft: 1n }], says: ['[1].name: "core" is used twice'] },
+    { ulimits: [{ name: 'core', soft: 6n, hard: 5n }], says: ['[0].soft: 6 is above hard, 5'] },
+    { ulimits: [{ name: 'core', soft: -1n, hard: 5n }], says: ['[0].soft: no limit is above hard, 5'] },
+    {
+      ulimits: [{ name: 'nofile', soft: 255n, hard: 300n }],
+      says: ['[0].soft: 255 is below 256, which starting a container takes'],
+    },
+    {
+      ulimits: [{ name: 'core', soft: 9_007_199_254_740_992n }],
+      says: ['[0].soft: 9007199254740992 is above 9007199254740991; -1 is no limit'],
+    },
+  ])('$ulimits', ({ ulimits, says }) => {
+    expect(ofImage({ ulimits })).toEqual(says.map((text) => `spec.ulimits${text}`));
+  });
+});
+
+describe('devices', () => {
+  it.each([
+    { devices: [{ hostPath: '/dev/fuse' }, { hostPath: '/dev/fuse', containerPath: '/dev/other', permissions: 'rw' }], says: [] },
+    { devices: [{ hostPath: 'fuse' }], says: ['[0].host_path: "fuse" must be an absolute path'] },
+    {
+      devices: [{ hostPath: '/dev/fuse', containerPath: '/dev/../x' }],
+      says: ['[0].container_path: "/dev/../x" must be written as "/x", without ".", ".." and needless slashes'],
+    },
+    {
+      devices: [{ hostPath: '/dev/fuse' }, { hostPath: '/dev/kvm', containerPath: '/dev/fuse' }],
+      says: ['[1].container_path: "/dev/fuse" is used twice'],
+    },
+  ])('$devices', ({ devices, says }) => {
+    expect(ofImage({ devices })).toEqual(says.map((text) => `spec.devices${text}`));
+  });
+});
+
+describe('the platform of an image', () => {
+  const says =
+    'must be linux/ and one of amd64, arm64, arm, 386, ppc64le, s390x, riscv64, loong64; a variant such as v8 is for the image to say';
+  it.each([
+    { platform: 'linux/amd64', problem: undefined },
+    { platform: 'amd64', problem: says },
+    { platform: 'linux/arm64/v8', problem: says },
+    { platform: 'windows/amd64', problem: says },
+  ])('$platform', ({ platform, problem }) => {
+    expect(ofImage({ imagePull: { platform } })).toEqual(
+      problem === undefined ? [] : [`spec.image_pull.platform: ${JSON.stringify(platform)} ${problem}`],
+    );
+  });
+});
+
+describe('kernel parameters', () => {
+  const whole = 'is of the whole node; a container has kernel.msg…, kernel.sem, kernel.shm…, fs.mqueue.… and net.… of its own';
+  it.each<{ sysctls: Record<string, string>; network?: NetworkInit; says: string[] }>([
+    { sysctls: { 'kernel.shmmax': '1', 'kernel.sem': '1 2', 'fs.mqueue.msg_max': '1', 'net.core.somaxconn': '1' }, says: [] },
+    { sysctls: { 'vm.swappiness': '1' }, says: [`["vm.swappiness"]: ${whole}`] },
+    { sysctls: { 'kernel.hostname': 'x' }, says: [`["kernel.hostname"]: ${whole}`] },
+    {
+      sysctls: { 'net.core.somaxconn': '1', 'kernel.sem': '1' },
+      network: { hostNetwork: true },
+      says: ['["net.core.somaxconn"]: with host_network it is of the node; leave out one of them'],
+    },
+  ])('$sysctls $network', ({ sysctls, network = {}, says }) => {
+    expect(ofImage({ sysctls, network })).toEqual(says.map((text) => `spec.sysctls${text}`));
+  });
+});
+
 describe('volumes', () => {
   const at = (mountPath: string, more: VolumeInit = {}): VolumeInit => ({
     name: `v${mountPath.length}`,

@@ -1,8 +1,12 @@
 import type { Violation } from '@cloudless/base';
+import { deviceRules } from './device-rules.js';
 import { ImagePullSchema, NetworkSchema, SecurityContextSchema, type WorkloadSpec } from './gen.js';
 import { isPresent } from './is-present.js';
 import { networkRules } from './network-rules.js';
+import { platformRules } from './platform-rules.js';
 import { securityRules } from './security-rules.js';
+import { sysctlRules } from './sysctl-rules.js';
+import { ulimitRules } from './ulimit-rules.js';
 import { volumeRules } from './volume-rules.js';
 
 const NEEDS_CONTAINER = 'needs a container: set image';
@@ -16,6 +20,10 @@ export function* containerRules(spec: WorkloadSpec): Generator<Violation> {
   yield* securityRules(spec);
   yield* volumeRules(spec);
   yield* networkRules(spec);
+  yield* sysctlRules(spec);
+  yield* ulimitRules(spec);
+  yield* deviceRules(spec);
+  yield* platformRules(spec);
 }
 
 /** What a process cannot be given. Limits are not among them: that is for each runtime to say. */

@@ -20,6 +20,7 @@ export type { SpecChange } from './spec-fields.js';
 export { checkSameMode, checkScalable } from './mode-rules.js';
 export { canonicalCapability } from './linux-capabilities.js';
 export { parseProfile, parseSelinuxOptions } from './security-texts.js';
+export { bothLimitsOf } from './ulimit-rules.js';
 export { checkSpec, refuseUnsupported } from './spec-rules.js';
 export { portOfProbe } from './probe-rules.js';
 export { templatePart, toTemplate } from './template.js';

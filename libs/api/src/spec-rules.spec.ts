@@ -215,6 +215,10 @@ describe('checkSpec', () => {
 /** Every leaf of the spec that is built. A field that is neither here nor refused fails the spec below. */
 const SUPPORTED = [
   'init',
+  ...['name', 'soft', 'hard'].map((name) => `ulimits.${name}`),
+  'image_pull.platform',
+  ...['host_path', 'container_path', 'permissions'].map((name) => `devices.${name}`),
+  'sysctls',
   ...['user', 'supplemental_groups', 'fs_group'].map((name) => `security.${name}`),
   'shm_size_bytes',
   'volumes.empty_dir.medium',
@@ -381,6 +385,11 @@ describe('refuseUnsupported', () => {
       'spec.disconnect.mode (EXCLUSIVE of a container): not supported in this version; leave it out',
     );
     expect(refusalOf(aSpec({ disconnect }))).toBeUndefined();
+  });
+
+  it.each(['cpu', 'fsize', 'as'])('refuses the limit %s of each process, which would end what starts containers too', (name) => {
+    const spec = aSpec({ image: 'nginx:alpine', ulimits: [{ name: 'core' }, { name, soft: 5n }] });
+    expect(refusalOf(spec)).toBe(`spec.ulimits[1].name (${name}): not supported in this version; leave it out`);
   });
 
   it('names every field at once, with its place in a list', () => {

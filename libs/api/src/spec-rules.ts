@@ -6,6 +6,7 @@ import { isImageReference } from './image-reference.js';
 import { modeRules } from './mode-rules.js';
 import { probeRules } from './probe-rules.js';
 import { rolloutRules } from './rollout-rules.js';
+import { isRuntimesOwn } from './ulimit-rules.js';
 import {
   Disconnect_Mode,
   RestartPolicy_Policy,
@@ -193,10 +194,8 @@ function containerChecks(spec: WorkloadSpec): readonly (readonly [string, boolea
       const path = `spec.volumes[${index}].empty_dir.size_limit_bytes`;
       return [`${path} (of a directory on disk: with medium MEMORY it holds)`, isSized] as const;
     }),
-    ['spec.ulimits', spec.ulimits.length > 0],
-    ['spec.sysctls', Object.keys(spec.sysctls).length > 0],
-    ['spec.devices', spec.devices.length > 0],
-    ['spec.image_pull.platform', (spec.imagePull?.platform ?? '') !== ''],
+    // Container runtimes have the same limits as what they start.
+    ...spec.ulimits.map(({ name }, index) => [`spec.ulimits[${index}].name (${name})`, isRuntimesOwn(name)] as const),
   ];
 }
 

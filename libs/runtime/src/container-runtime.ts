@@ -90,6 +90,23 @@ export interface NetworkRequest {
   readonly extraHosts?: readonly ExtraHost[];
 }
 
+/** A device of the machine. Needs capability `device.<hostPath>`. */
+export interface DeviceRequest {
+  readonly hostPath: string;
+  /** Absolute path inside the container. */
+  readonly containerPath: string;
+  /** Any of `r`, `w` and `m`, in this order. */
+  readonly permissions: string;
+}
+
+/** A limit of each process, as setrlimit(2) has it; -1: no limit. Needs capability `container.ulimits`. */
+export interface UlimitRequest {
+  /** As `ulimit` and Docker name them: `nofile`, `core`… */
+  readonly name: string;
+  readonly soft: number;
+  readonly hard: number;
+}
+
 /** What a start is busy with, for people who wait. */
 export type StartProgress =
   | { readonly kind: 'pulling'; readonly image: string }
@@ -113,8 +130,8 @@ export interface ContainerRequest {
   readonly ports: readonly PortRequest[];
   /** Enforced limits; absent means none, of `pids` (processes and threads) the runtime's own. CPU in millicores, memory in bytes. */
   readonly limits: { readonly cpuMillis?: number; readonly memoryBytes?: number; readonly pids?: number };
-  /** What was reserved: how CPU time is shared out when there is not enough. Runtimes without cgroups disregard it. */
-  readonly requests?: { readonly cpuMillis?: number };
+  /** What was reserved: how CPU time is shared out when there is not enough, and who is ended when memory runs out. Runtimes without cgroups disregard it. */
+  readonly requests?: { readonly cpuMillis?: number; readonly memoryBytes?: number };
   readonly imagePull?: PullPolicy;
   /** Containers of one group, one after the other, share their empty directories: the replica's id. */
   readonly group?: string;
@@ -128,6 +145,15 @@ export interface ContainerRequest {
   readonly init?: boolean;
   /** Size of /dev/shm, empty at each start; absent: the runtime's own. Needs capability `container.shm`. */
   readonly shmSizeBytes?: number;
+  /**
+   * Kernel parameters of its own namespaces, by their names: `net.ipv4.tcp_keepalive_time`. Each needs a capability of its own,
+   * `sysctl.<name>`.
+   */
+  readonly sysctls?: Readonly<Record<string, string>>;
+  readonly ulimits?: readonly UlimitRequest[];
+  readonly devices?: readonly DeviceRequest[];
+  /** Platform of the image, such as `linux/amd64`. Needs capability `platform.<platform>`. */
+  readonly imagePlatform?: string;
   /** Ends the container unless it is renewed; absent: it runs without end. Needs capability `disconnect.exclusive`. */
   readonly lease?: ContainerLease;
 }

@@ -4,6 +4,7 @@ export type {
   ContainerLease,
   ContainerPhase,
   ContainerRequest,
+  DeviceRequest,
   ContainerRuntime,
   ContainerStatus,
   ExecEvent,
@@ -20,6 +21,7 @@ export type {
   SecurityRequest,
   StartProgress,
   TerminalSize,
+  UlimitRequest,
   VolumeRequest,
 } from './container-runtime.js';
 export { combineRuntimes } from './combined-runtime.js';

@@ -161,6 +161,11 @@ const ofVolume = (before: JsonObject, after: JsonObject): Row => {
   return ofImage({ volumes: [volume] }, { volumes: [{ ...volume, ...after }] });
 };
 
+const ofUlimit = (other: JsonObject): Row =>
+  ofImage({ ulimits: [{ name: 'nofile', soft: '1000' }] }, { ulimits: [{ name: 'nofile', soft: '1000', ...other }] });
+const ofDevice = (other: JsonObject): Row =>
+  ofImage({ devices: [{ hostPath: '/dev/fuse' }] }, { devices: [{ hostPath: '/dev/fuse', ...other }] });
+
 const rows: Readonly<Record<string, Row>> = {
   image: { variant: { image: 'nginx:alpine' } },
   command: { variant: { command: ['other'] } },
@@ -311,26 +316,17 @@ const rows: Readonly<Record<string, Row>> = {
   'volumes.empty_dir.medium': ofVolume({}, { emptyDir: { medium: 'MEMORY' } }),
   init: ofImage({}, { init: false }),
   shm_size_bytes: ofImage({}, { shmSizeBytes: '1048576' }),
-  'ulimits.name': { ...ofImage({}, { ulimits: [{ name: 'nofile', soft: '1024' }] }), refused: 'spec.ulimits' },
-  'ulimits.soft': { ...ofImage({}, { ulimits: [{ name: 'nofile', soft: '1024' }] }), refused: 'spec.ulimits' },
-  'ulimits.hard': { ...ofImage({}, { ulimits: [{ name: 'nofile', hard: '1024' }] }), refused: 'spec.ulimits' },
-  sysctls: { ...ofImage({}, { sysctls: { 'net.ipv4.tcp_fin_timeout': '10' } }), refused: 'spec.sysctls' },
-  'devices.host_path': { ...ofImage({}, { devices: [{ hostPath: '/dev/fuse' }] }), refused: 'spec.devices' },
-  'devices.container_path': {
-    ...ofImage({}, { devices: [{ hostPath: '/dev/fuse', containerPath: '/dev/x' }] }),
-    refused: 'spec.devices',
-  },
-  'devices.permissions': {
-    ...ofImage({}, { devices: [{ hostPath: '/dev/fuse', permissions: 'r' }] }),
-    refused: 'spec.devices',
-  },
+  'ulimits.name': ofUlimit({ name: 'nproc' }),
+  'ulimits.soft': ofUlimit({ soft: '2000' }),
+  'ulimits.hard': ofUlimit({ hard: '2000' }),
+  sysctls: ofImage({}, { sysctls: { 'net.ipv4.tcp_fin_timeout': '10' } }),
+  'devices.host_path': ofDevice({ hostPath: '/dev/kvm' }),
+  'devices.container_path': ofDevice({ containerPath: '/dev/x' }),
+  'devices.permissions': ofDevice({ permissions: 'r' }),
   'security.user': ofImage({}, { security: { user: 'nginx' } }),
   'security.supplemental_groups': ofImage({}, { security: { supplementalGroups: ['5'] } }),
   'security.fs_group': ofImage({}, { security: { fsGroup: '5' } }),
-  'image_pull.platform': {
-    ...ofImage({}, { imagePull: { platform: 'linux/arm64' } }),
-    refused: 'spec.image_pull.platform',
-  },
+  'image_pull.platform': ofImage({}, { imagePull: { platform: 'linux/arm64' } }),
   'network.host_network': ofImage({}, { network: { hostNetwork: true } }),
   'network.hostname': ofImage({}, { network: { hostname: 'x' } }),
   'network.dns_servers': ofImage({}, { network: { dnsServers: ['127.0.0.1'] } }),

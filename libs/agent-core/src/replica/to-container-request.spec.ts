@@ -45,7 +45,7 @@ describe('toContainerRequest', () => {
         { name: 'dns', port: 53, protocol: 'udp' },
       ],
       limits: { cpuMillis: 500, memoryBytes: 1_000, pids: 50 },
-      requests: { cpuMillis: 7 },
+      requests: { cpuMillis: 7, memoryBytes: 64 * 1024 * 1024 },
       imagePull: 'ifNotPresent',
       group: 'web-1',
     });
@@ -77,9 +77,10 @@ describe('toContainerRequest', () => {
   });
 
   it('shares out CPU time by the default request when none is given', () => {
-    expect(toContainerRequest(aStartOrder({ spec: { command: ['a'] } }), place).requests).toEqual({ cpuMillis: 100 });
+    const requests = { cpuMillis: 100, memoryBytes: 64 * 1024 * 1024 };
+    expect(toContainerRequest(aStartOrder({ spec: { command: ['a'] } }), place).requests).toEqual(requests);
     const limited = { command: ['a'], resources: { limits: { cpuMillis: 50 } } };
-    expect(toContainerRequest(aStartOrder({ spec: limited }), place).requests).toEqual({ cpuMillis: 50 });
+    expect(toContainerRequest(aStartOrder({ spec: limited }), place).requests).toEqual({ ...requests, cpuMillis: 50 });
   });
 
   it('asks for nothing of a container where there is no image', () => {
@@ -128,6 +129,30 @@ describe('toContainerRequest', () => {
       shmSizeBytes: 9,
       volumes: [{ source: { kind: 'emptyDir', memory } }],
     });
+  });
+
+  it('gives limits of each process a hard one', () => {
+    const ulimits = [
+      { name: 'core' },
+      { name: 'nofile', soft: 5n },
+      { name: 'stack', soft: 5n, hard: -1n },
+      { name: 'nproc', soft: -1n },
+    ];
+    const request = toContainerRequest(aStartOrder({ spec: { image: 'a', ulimits } }), place);
+    expect(request.ulimits).toEqual([
+      { name: 'core', soft: 0, hard: 0 },
+      { name: 'nofile', soft: 5, hard: 5 },
+      { name: 'stack', soft: 5, hard: -1 },
+      { name: 'nproc', soft: -1, hard: -1 },
+    ]);
+  });
+
+  it('gives devices the place and the permissions that they have by default', () => {
+    const devices = [{ hostPath: '/dev/fuse' }, { hostPath: '/dev/kvm', containerPath: '/dev/x', permissions: 'r' }];
+    expect(toContainerRequest(aStartOrder({ spec: { image: 'a', devices } }), place).devices).toEqual([
+      { hostPath: '/dev/fuse', containerPath: '/dev/fuse', permissions: 'rwm' },
+      { hostPath: '/dev/kvm', containerPath: '/dev/x', permissions: 'r' },
+    ]);
   });
 
   it.each<{ name: string; security: MessageInitShape<typeof SecurityContextSchema>; asks: object }>([
@@ -215,11 +240,11 @@ describe('toContainerRequest', () => {
 
 /** Who reads the leaves of a spec that no request to a runtime has. */
 const READ_ELSEWHERE: Readonly<Record<string, RegExp>> = {
-  'the scheduler': /^(runtime|priority|mode|placement\..*|resources\.requests\.memory_bytes)$/,
+  'the scheduler': /^(runtime|priority|mode|placement\..*)$/,
   'the rollout': /^(replicas|restarted_at|rollout\..*)$/,
   toReplicaPlan: /^(restart\..*|termination_grace_period|pre_stop_delay|disconnect\..*|(liveness|readiness|startup)_probe\..*)$/,
   'nobody, for the API refuses them':
-    /^(resources\.(requests|limits)\.(storage_bytes|bandwidth_bps|gpus)|resources\.requests\.pids|volumes\.empty_dir\.size_limit_bytes|secrets\..*|image_pull\.(secret|platform)|ulimits\..*|sysctls|devices\..*)$/,
+    /^(resources\.(requests|limits)\.(storage_bytes|bandwidth_bps|gpus)|resources\.requests\.pids|volumes\.empty_dir\.size_limit_bytes|secrets\..*|image_pull\.secret)$/,
 };
 
 describe('nothing that concerns a container is dropped', () => {
@@ -249,6 +274,8 @@ describe('nothing that concerns a container is dropped', () => {
     ...['host_network', 'hostname', 'dns_servers'].map((name) => [`network.${name}`, { network: {} }]),
     ...['ip', 'hostnames'].map((name) => [`network.extra_hosts.${name}`, { network: { extraHosts: [{}] } }]),
     ['volumes.empty_dir.medium', { volumes: [{ source: { case: 'emptyDir' as const, value: {} } }] }],
+    ...['host_path', 'container_path', 'permissions'].map((name) => [`devices.${name}`, { devices: [{}] }]),
+    ...['name', 'soft', 'hard'].map((name) => [`ulimits.${name}`, { ulimits: [{}] }]),
     ['volumes.named.name', { volumes: [{ source: { case: 'named' as const, value: {} } }] }],
     ['volumes.host_path.path', { volumes: [{ source: { case: 'hostPath' as const, value: {} } }] }],
   ]);

@@ -1,12 +1,15 @@
 import {
   ImagePull_Policy as Policy,
   Volume_EmptyDir_Medium as Medium,
+  bothLimitsOf,
   canonicalCapability,
   parseProfile,
   parseSelinuxOptions,
+  type Device,
   type Network,
   type SecurityContext,
   type StartOrder,
+  type Ulimit,
   type Volume,
   type Volume_EmptyDir,
   type WorkloadSpec,
@@ -14,28 +17,38 @@ import {
 import { CloudlessError } from '@cloudless/base';
 import type {
   ContainerRequest,
+  DeviceRequest,
   NetworkRequest,
   PullPolicy,
   SecurityProfile,
   SecurityRequest,
+  UlimitRequest,
   VolumeRequest,
 } from '@cloudless/runtime';
 
 /** The part of a request that only containers have: what the API accepts with an image alone. */
-export type Isolation = Pick<ContainerRequest, 'imagePull' | 'volumes' | 'security' | 'network' | 'init' | 'shmSizeBytes'>;
+export type Isolation = Pick<
+  ContainerRequest,
+  'imagePull' | 'volumes' | 'security' | 'network' | 'init' | 'shmSizeBytes' | 'sysctls' | 'ulimits' | 'devices' | 'imagePlatform'
+>;
 
 /**
  * Where an image comes from, and what its container sees of the node.
  * @throws kind `invalid` for texts that the API would not have accepted.
  */
 export function toIsolation(spec: WorkloadSpec, owner: Pick<StartOrder, 'namespace' | 'workload'>): Isolation {
-  const { image, imagePull, volumes, security, network, init, shmSizeBytes } = spec;
+  const { image, imagePull, volumes, security, network, init, shmSizeBytes, sysctls, ulimits, devices } = spec;
+  const platform = imagePull?.platform ?? '';
   return {
     ...(image === '' ? {} : { imagePull: toPullPolicy(imagePull?.policy ?? Policy.IF_NOT_PRESENT) }),
     ...(volumes.length === 0 ? {} : { volumes: volumes.map((volume) => toVolumeRequest(volume, spec, owner)) }),
     ...(security === undefined ? {} : { security: toSecurityRequest(security) }),
     ...(network === undefined ? {} : { network: toNetworkRequest(network) }),
     ...(init === undefined ? {} : { init }),
+    ...(Object.keys(sysctls).length === 0 ? {} : { sysctls }),
+    ...(ulimits.length === 0 ? {} : { ulimits: ulimits.map(toUlimitRequest) }),
+    ...(devices.length === 0 ? {} : { devices: devices.map(toDeviceRequest) }),
+    ...(platform === '' ? {} : { imagePlatform: platform }),
     ...(shmSizeBytes === 0n ? {} : { shmSizeBytes: Number(shmSizeBytes) }),
   };
 }
@@ -71,6 +84,19 @@ function toSource(
     default:
       throw new CloudlessError('invalid', `volume "${name}" has no source that this agent knows`);
   }
+}
+
+function toUlimitRequest(ulimit: Ulimit): UlimitRequest {
+  const { soft, hard } = bothLimitsOf(ulimit);
+  return { name: ulimit.name, soft: Number(soft), hard: Number(hard) };
+}
+
+function toDeviceRequest({ hostPath, containerPath, permissions }: Device): DeviceRequest {
+  return {
+    hostPath,
+    containerPath: containerPath === '' ? hostPath : containerPath,
+    permissions: permissions === '' ? 'rwm' : permissions,
+  };
 }
 
 const MEDIA: Readonly<Record<Medium, 'disk' | 'memory'>> = { [Medium.DISK]: 'disk', [Medium.MEMORY]: 'memory' };

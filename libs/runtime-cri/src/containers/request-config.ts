@@ -8,11 +8,14 @@ import {
   type PodSandboxConfig,
 } from '../gen/runtime/v1/api_pb.js';
 import { checkMountPaths, type PlannedMount } from '../volumes/mount-paths.js';
+import { checkDevices } from './config/devices.js';
 import { checkCapabilitiesOf } from './config/needed-capabilities.js';
-import { checkNetwork, sysctlsOf, toSandboxNetwork } from './config/network.js';
+import { checkNetwork, toSandboxNetwork } from './config/network.js';
 import { toResources, type KernelLimits } from './config/resources.js';
 import { checkSecurity, toContainerSecurity, toSandboxSecurity } from './config/security.js';
+import { checkSysctls, sysctlsOf } from './config/sysctls.js';
 import { ownedAs, toAnnotations, type Owner } from './labels.js';
+import { checkUlimits } from './ulimits.js';
 
 /** The log file of a container, below its log directory. */
 export const LOG_FILE = '0.log';
@@ -37,6 +40,9 @@ export function checkRequest(request: ContainerRequest, capabilities: readonly s
   }
   checkSecurity(request);
   checkNetwork(request);
+  checkSysctls(request);
+  checkDevices(request);
+  checkUlimits(request);
   checkMountPaths(request);
   checkCapabilitiesOf(request, capabilities);
 }
@@ -85,6 +91,7 @@ export function toContainerConfig(
     args: [...args],
     workingDir,
     envs: Object.entries(env).map(([key, value]) => ({ key, value: new TextEncoder().encode(value) })),
+    devices: [...(request.devices ?? [])],
     mounts: mounts.map(({ inMemory: _, ...mount }) => mount),
     labels: ownedAs(owner, containerId),
     annotations: toAnnotations(request),

@@ -1,4 +1,5 @@
 import { stat } from 'node:fs/promises';
+import { totalmem } from 'node:os';
 import { CloudlessError, errorFields, errorKindOf, type ContainerId, type Log } from '@cloudless/base';
 import type { ContainerRequest, ContainerStatus } from '@cloudless/runtime';
 import { PortReservations } from '@cloudless/system';
@@ -9,6 +10,7 @@ import { canLimitSwap } from '../system/swap-limits.js';
 import type { GroupVolumes } from '../volumes/group-volumes.js';
 import { checkMemoryMounts } from '../volumes/memory-mounts.js';
 import type { PlannedMount } from '../volumes/mount-paths.js';
+import { findDevices } from './config/devices.js';
 import type { KernelLimits } from './config/resources.js';
 import { asksForUser, checkImageUser } from './config/security.js';
 import { HostsFiles } from './hosts-files.js';
@@ -20,6 +22,7 @@ import { checkRequest, toContainerConfig, toSandboxConfig } from './request-conf
 import type { Sandboxes } from './sandboxes.js';
 import { IdInUseError, isNameTaken, refusalOf, startFailure } from './start-failure.js';
 import { pidOf } from './to-status.js';
+import { confirmUlimits, limitSandbox } from './ulimits.js';
 
 /** Needs of a {@link Starter}. */
 export interface StarterOptions {
@@ -48,7 +51,11 @@ interface Prepared {
 /** Starts containers, one sandbox each; what fails leaves no trace. */
 export class Starter {
   private readonly starting = new Map<ContainerId, ContainerRequest>();
-  private readonly kernel: KernelLimits = { swap: canLimitSwap(), unifiedPids: isUnified() };
+  private readonly kernel: KernelLimits = {
+    swap: canLimitSwap(),
+    unifiedPids: isUnified(),
+    memoryBytes: totalmem(),
+  };
   private readonly pidsLimit = new PidsLimit();
   private readonly reservations = new PortReservations();
   private readonly hostsFiles: HostsFiles;
@@ -101,6 +108,7 @@ export class Starter {
     const { images, inventory, sandboxes, volumes, processPorts } = this.options;
     const { seccomp } = request.security ?? {};
     if (seccomp?.kind === 'localhost') await this.checkProfile(seccomp.reference);
+    await findDevices(request);
     const imageRef = await images.resolve(request);
     if (asksForUser(request)) await this.checkUser(request, imageRef);
     const starting = [...this.starting.values()];
@@ -169,6 +177,8 @@ export class Starter {
     const { client, owner, inventory } = this.options;
     const { podSandboxId, config: sandboxConfig } = sandbox;
     const pids = this.pidsOf(request);
+    const { ulimits = [] } = request;
+    if (ulimits.length > 0) await limitSandbox(await inventory.sandboxPidOf(podSandboxId), ulimits);
     const hosts = await this.hostsFiles.make(request);
     const all = hosts === undefined ? mounts : [...mounts, hosts]; // last: /etc may be a volume
     const config = toContainerConfig(request, owner, { imageRef, mounts: all, pids, kernel: this.kernel });
@@ -183,6 +193,7 @@ export class Starter {
     const pid = pidOf(answer.info);
     if (pid !== undefined && pids !== undefined) await this.holdPids(pid, pids, request);
     if (pid !== undefined) checkMemoryMounts(pid, mounts);
+    if (pid !== undefined) confirmUlimits(pid, ulimits);
     return inventory.learn({ runtimeId, sandboxId: podSandboxId, ip }, answer);
   }
 

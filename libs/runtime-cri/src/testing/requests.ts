@@ -5,7 +5,16 @@ import type { ContainerRequest, NetworkRequest, SecurityProfile, SecurityRequest
 /** Capabilities of a node that can do all. */
 export const EVERYTHING: readonly string[] = [
   ...['limits.cpu', 'limits.memory', 'limits.pids', 'volumes.hostpath'],
-  ...['container.init', 'container.shm', 'volumes.memory', 'security.groups', 'security.username'],
+  ...[
+    'container.init',
+    'container.shm',
+    'volumes.memory',
+    'security.groups',
+    'security.username',
+    'sysctl.kernel.sem',
+    'device./dev/fuse',
+    'container.ulimits',
+  ],
   ...['security.apparmor', 'security.selinux', 'security.privileged', 'runtime-class.runsc', 'runtime-class.kata'],
 ];
 
@@ -127,6 +136,8 @@ export const arbRequest: fc.Arbitrary<ContainerRequest> = fc
       network,
       init: fc.boolean(),
       shmSizeBytes: port,
+      devices: fc.constant([{ hostPath: '/dev/fuse', containerPath: '/dev/x', permissions: 'rw' }]),
+      sysctls: fc.constant({ 'kernel.sem': '1' }),
     },
     { requiredKeys: ['labels', 'command', 'args', 'env', 'ports', 'limits'] },
   )

@@ -81,14 +81,6 @@ export function namespacesOf({ network, init = true }: ContainerRequest): Messag
   };
 }
 
-/** The first port that needs no privilege to listen at; of a sandbox of its own, as Docker has it, 0. */
-const FIRST_OPEN_PORT = 'net.ipv4.ip_unprivileged_port_start';
-
-/** Kernel parameters of a sandbox: any user may listen at any port of a network that is the container's own. */
-export function sysctlsOf({ network }: ContainerRequest): Record<string, string> {
-  return network?.hostNetwork === true ? {} : { [FIRST_OPEN_PORT]: '0' };
-}
-
 /** The ports of the machine that a container takes: in the machine's network all it declares. */
 export function hostPortsOf({ network, ports }: Pick<ContainerRequest, 'network' | 'ports'>): readonly HostPort[] {
   return ports.flatMap(({ port, protocol, hostPort }) => {
