@@ -29,6 +29,10 @@ const flags: Readonly<Record<keyof CoordinatorConfig, readonly [string, string]>
 };
 const names: SettingNames = { flags, envPrefix: 'CLOUDLESS_COORDINATOR_' };
 
+const EXIT_FAILED = 1;
+/** A disk that does not answer may hold up the close; whoever supervises this process waits for its end. */
+const GIVE_UP_MS = 10_000;
+
 async function run(options: Readonly<Record<string, unknown>>): Promise<number> {
   const untilStopped = endOnStopSignals();
   const layers = [otlpLayer(process.env), ...(await readSettingLayers(names, options, process.env))];
@@ -60,9 +64,14 @@ async function run(options: Readonly<Record<string, unknown>>): Promise<number> 
     const stopped = untilStopped();
     const { url, opsUrl, clusterId } = coordinator;
     log.info('coordinator ready', { url, opsUrl, clusterId, version: VERSION });
-    log.info('coordinator stopping', { signal: await stopped });
+    const reason = await Promise.race([coordinator.ended, stopped]);
+    if (typeof reason === 'string') log.info('coordinator stopping', { signal: reason });
+    else {
+      log.error('coordinator stops: it cannot go on with its state', errorFields(reason));
+      systemClock.setTimer(GIVE_UP_MS, () => process.kill(process.pid, 'SIGKILL'));
+    }
     await coordinator.close();
-    return 0;
+    return typeof reason === 'string' ? 0 : EXIT_FAILED;
   } catch (reason) {
     log.error('coordinator cannot run', errorFields(reason));
     throw reason;

@@ -1,10 +1,10 @@
 import { randomBytes } from 'node:crypto';
-import { link, open, readdir, rm, stat } from 'node:fs/promises';
-import { statSync } from 'node:fs';
+import { link, open, readdir, rm } from 'node:fs/promises';
 import { connect, createServer, type Server } from 'node:net';
 import { join } from 'node:path';
 import { CloudlessError, errorMessageOf } from '@cloudless/base';
 import { errorCodeOf } from './error-code.js';
+import { identityOf } from './file-identity.js';
 import { noRoomFor } from './lmdb-errors.js';
 import type { DirectoryLock } from './lock-holder.js';
 
@@ -48,14 +48,8 @@ export async function acquireSocketLock(directory: string): Promise<DirectoryLoc
       return undefined;
     }
     const file = join(directory, `lock-${number}`);
-    const { dev, ino } = await stat(within(`lock-${number}`), { bigint: true });
-    return {
-      release: letGo,
-      isHeld: () => {
-        const found = statSync(file, { bigint: true, throwIfNoEntry: false });
-        return found?.dev === dev && found.ino === ino;
-      },
-    };
+    const ours = identityOf(within(`lock-${number}`));
+    return { release: letGo, isHeld: () => [ours, 'unknown'].includes(identityOf(file)) };
   } catch (cause) {
     await letGo();
     if (isFull(cause)) throw noRoomFor(directory, cause);

@@ -1,5 +1,5 @@
-import { statSync } from 'node:fs';
 import { StorageFault } from '@cloudless/state-store';
+import { identityOf } from './file-identity.js';
 import type { DirectoryLock } from './lock-holder.js';
 
 /**
@@ -12,20 +12,10 @@ export function watchFiles(file: string, lock: Pick<DirectoryLock, 'isHeld'>): (
   const opened = identityOf(file);
   return () => {
     const found = identityOf(file);
-    if (found !== opened) return dataFileLost(file, found);
+    if (found !== opened && found !== 'unknown') return dataFileLost(file, found);
     if (!lock.isHeld()) return lockLost(file);
     return undefined;
   };
-}
-
-/** `device:inode`; undefined when the path leads to no file that can be examined. */
-function identityOf(file: string): string | undefined {
-  try {
-    const { dev, ino } = statSync(file, { bigint: true });
-    return `${dev}:${ino}`;
-  } catch {
-    return undefined;
-  }
 }
 
 function dataFileLost(file: string, found: string | undefined): StorageFault {

@@ -4,9 +4,11 @@ import { join } from 'node:path';
 import { createCoordinatorClient, fromConnectError, type CoordinatorClient } from '@cloudless/api';
 import { createGrpcTransport } from '@connectrpc/connect-node';
 import { RealCluster } from './cluster.js';
+import { describeOnDiskImages, DiskImage } from './disk-image.js';
 import { whyNoNamespaces } from './namespaces.js';
 import { bundleOf, Running } from './processes.js';
 
+const IMAGE_MIB = 64;
 let directory = '';
 let dataDir = '';
 const started: Running[] = [];
@@ -145,6 +147,23 @@ describe('a coordinator with an empty data directory', () => {
       expect(events.map(({ reason }) => reason)).toContain('AgentOfAnotherCluster');
     } finally {
       await cluster.stop();
+    }
+  });
+});
+
+describeOnDiskImages('a disk that fails under a coordinator', () => {
+  it('ends the process, so that a supervisor can start it again', async () => {
+    const image = await DiskImage.create(join(directory, 'image'), IMAGE_MIB);
+    try {
+      dataDir = await image.makeDirectory('data');
+      const coordinator = await serving();
+      expect(await write(coordinator, 'before')).toBe('acknowledged');
+      await image.cutPower();
+      expect(await write(coordinator, 'after')).toBe('unavailable');
+      expect(await coordinator.running.exited).toBe(1);
+      await coordinator.running.line((line) => line.includes('"message":"coordinator stops'));
+    } finally {
+      await image.unmount();
     }
   });
 });
