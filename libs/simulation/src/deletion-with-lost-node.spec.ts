@@ -18,13 +18,13 @@ const eventsOf = async (cluster: TestCluster, reason: string) =>
     (event) => event.reason === reason,
   );
 
-/** Two nodes with a replica of `web` each; `node-2` is not heard any more. @returns The id of the replica on `node-2`. */
+/** Two nodes with a replica of `web` each; `node-2` is cut off. @returns The id of the replica on `node-2`. */
 async function withSilentNode(): Promise<{ readonly cluster: TestCluster; readonly silent: string }> {
   const cluster = await clusterOf(2);
   await createWeb(cluster, { replicas: 2 });
   await cluster.advance(1_000);
   const [silent] = cluster.agents.get('node-2')!.replicas.keys();
-  cluster.agents.get('node-2')!.isHeard = false;
+  cluster.agents.get('node-2')!.disconnect();
   return { cluster, silent: silent! };
 }
 
@@ -58,7 +58,6 @@ describe('the deletion of a workload with a replica on a silent node', () => {
     await cluster.until(() => cluster.client.deleteWorkload({ name: 'web' }));
     await cluster.advance(2_000);
     expect(watch.items.at(-1)).toMatchObject({ kind: Kind.DELETED, workload: { status: { replicas: [{ id: silent }] } } });
-    cluster.agents.get('node-2')!.isHeard = true;
     await cluster.reconnect('node-2');
     await cluster.advance(3_000);
     expect([...cluster.agents.get('node-2')!.replicas.values()]).toEqual([]);

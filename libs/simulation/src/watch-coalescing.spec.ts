@@ -1,4 +1,4 @@
-import { WatchWorkloadsResponse_Kind as Kind, type Event, type WatchWorkloadsResponse } from '@cloudless/api';
+import { WatchWorkloadsResponse_Kind as Kind, type WatchEventsResponse, type WatchWorkloadsResponse } from '@cloudless/api';
 import { clusterOf, createWeb } from './support.js';
 
 /** The items of a stream as they come, until the test stops it. */
@@ -21,7 +21,7 @@ it('a resumed watch of workloads shows the newest state once, and a watch of eve
   await cluster.advance(1_000);
 
   const states = collect<WatchWorkloadsResponse>((signal) => client.watchWorkloads({ afterRevision: revision }, { signal }));
-  const events = collect<{ event?: Event }>((signal) =>
+  const events = collect<WatchEventsResponse>((signal) =>
     client.watchEvents({ workload: 'web', afterRevision: revision }, { signal }),
   );
   await cluster.advance(100);

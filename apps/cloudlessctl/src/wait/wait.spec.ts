@@ -360,7 +360,8 @@ describe('--wait', () => {
     const json = await runCli(['delete', 'web', '--wait', '-o', 'json'], {
       coordinator: { deleteWorkload: () => deleted, watchWorkloads: watching(...states) },
     });
-    expect(JSON.parse(json.stdout)).toMatchObject({ status: { replicas: [{ id: 'aa-3', nodeId: 'n3', mayStillRun: true }] } });
+    const replicas = [{ id: 'aa-3', nodeId: 'n3', mayStillRun: true }];
+    expect(JSON.parse(json.stdout)).toMatchObject({ workloads: [{ status: { replicas } }] });
   });
 
   it('ends with 4 when somebody deletes what is waited for', async () => {
