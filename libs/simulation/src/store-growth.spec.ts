@@ -1,5 +1,6 @@
 import { jest } from '@jest/globals';
 import { timestampMs } from '@bufbuild/protobuf/wkt';
+import { Code } from '@connectrpc/connect';
 import { Event_Category as Category, ReplicaStatus_Phase as Phase } from '@cloudless/api';
 import { clusterOf } from './support.js';
 import { TestCluster } from './test-cluster.js';
@@ -143,6 +144,34 @@ describe('a client that makes very many calls', () => {
       .map(({ reason }) => reason);
     expect(reasons).toEqual(expect.arrayContaining(['NodeEnrolled', 'NodeJoined']));
     expect((await usageByKind(cluster)).get('event')!.bytes).toBeLessThan(25_000);
+    await cluster.until(() => cluster.stopCoordinator());
+  });
+});
+
+describe('a watch of events after an id', () => {
+  it('is refused with OUT_OF_RANGE when events after that id were removed, and begins when none was', async () => {
+    const cluster = await clusterOf(1, { retention: { eventBytes: 10_000 } });
+    const { client } = cluster;
+    await cluster.until(() => client.createWorkload({ name: 'web', spec: { command: ['serve'], replicas: 0 } }));
+    const first = (await cluster.until(() => client.listEvents({ pageSize: 1 }))).events[0]!.id;
+    for (let turn = 0; turn < 60; turn += 1) {
+      await cluster.until(() => client.scaleWorkload({ name: 'web', replicas: turn % 2 }));
+    }
+    await cluster.advance(1_000, 100);
+    const next = (request: { afterId: string; categories?: Category[] }): Promise<string> =>
+      cluster.until(async () => {
+        for await (const { event } of client.watchEvents(request)) return event?.reason ?? 'bookmark';
+        return 'end';
+      });
+    await expect(next({ afterId: first })).rejects.toMatchObject({
+      code: Code.OutOfRange,
+      rawMessage: expect.stringMatching(
+        /^events after \d+-\d+ are no longer kept: \d+-\d+ was removed; list what is kept, or watch without after_id$/,
+      ) as string,
+    });
+    expect(await next({ afterId: first, categories: [Category.MEMBERSHIP] })).toBe('NodeEnrolled');
+    const { events } = await cluster.until(() => client.listEvents({ pageSize: 2, newestFirst: true }));
+    expect(await next({ afterId: events[1]!.id })).toBe(events[0]!.reason);
     await cluster.until(() => cluster.stopCoordinator());
   });
 });

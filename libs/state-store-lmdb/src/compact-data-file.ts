@@ -7,7 +7,7 @@ import { createDataFile, FORMAT_KEY } from './create-data-file.js';
 import type { Table, Tables } from './tables.js';
 
 /** A copy of less than that gains nothing. */
-const MIN_BYTES = 1024 * 1024;
+const MIN_BYTES = 256 * 1024;
 /** What one commit of the copy writes: bounds what it holds in memory. */
 const BATCH_BYTES = 4 * 1024 * 1024;
 

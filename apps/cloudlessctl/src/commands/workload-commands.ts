@@ -178,8 +178,10 @@ async function deleteWorkloads(invocation: Invocation): Promise<void> {
     }
   }
   for (const workload of deleted) {
-    if (flagOption(invocation, 'wait')) await waitUntilDeleted(session, workload);
-    else
+    if (flagOption(invocation, 'wait')) {
+      const replicas = [...(await waitUntilDeleted(session, workload))];
+      if (workload.status !== undefined) workload.status.replicas = replicas;
+    } else
       await session.tell(
         `${labelOf(workload)}: ${workload.status?.phase === WorkloadStatus_Phase.TERMINATING ? 'is being deleted' : 'deleted'}`,
       );
