@@ -316,7 +316,8 @@ function checkLeases({ hello }: Connection): void {
   if (hello.capabilities?.includes(LEASES) === true) return;
   throw new CloudlessError(
     'unimplemented',
-    `lease: the running supervisor (process ${hello.pid}, version ${hello.version}) is older than that; it ends when no container is left`,
+    `lease: the running supervisor (process ${hello.pid}, version ${hello.version}) is older than the capability ${LEASES} and ` +
+      'ends when no container is left; or its machine has no guards for processes, as only Linux has',
   );
 }
 

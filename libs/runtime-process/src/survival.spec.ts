@@ -1,7 +1,8 @@
-import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
-import type { ContainerLease, ContainerRequest } from '@cloudless/runtime';
+import type { ContainerId } from '@cloudless/base';
+import type { ContainerLease, ContainerStatus } from '@cloudless/runtime';
 import { aScript, endOfContainer, killSupervisor, leaveWithoutSupervisor } from './testing/container-calls.js';
 import { openRealMachine, SUPERVISOR_COMMAND, until, type RealMachine } from './testing/real-machine.js';
 import { isAlive, startTokenOf } from './system/process-identity.js';
@@ -26,13 +27,13 @@ const pidIn = async (name: string): Promise<number> => {
 };
 /** Writes its id to a file and stays, in a session of its own, with an empty environment. */
 const escapee = (name: string): string => `setsid env -i sh -c 'echo $$ > ${scratch}/${name}; exec sleep 3600'`;
-/** Processes whose arguments name the directory of the machine: its supervisor and its guards. */
-const servants = (): readonly number[] =>
+/** Processes whose arguments name the directory of the machine, and this kind: its supervisor and its guards. */
+const servants = (kind = ''): readonly number[] =>
   readdirSync('/proc').flatMap((entry) => {
+    if (!/^\d+$/.test(entry)) return [];
     try {
-      return /^\d+$/.test(entry) && readFileSync(`/proc/${entry}/cmdline`, 'utf8').includes(machine.directory)
-        ? [Number(entry)]
-        : [];
+      const words = readFileSync(`/proc/${entry}/cmdline`, 'utf8');
+      return words.includes(machine.directory) && words.includes(kind) ? [Number(entry)] : [];
     } catch {
       return []; // ended meanwhile
     }
@@ -49,8 +50,6 @@ describe('exit codes outlive the supervisor', () => {
     { name: 'a signal', ending: 'kill -9 $$', exitCode: 137, reason: 'killed by SIGKILL' },
   ])('the next supervisor knows $name of a process that it adopted', async ({ ending, exitCode, reason }) => {
     const { containerId } = await machine.runtime.start(aScript(`${waitsAtGate()}; ${ending}`));
-    await killSupervisor(machine);
-    await machine.runtime.list();
     await killSupervisor(machine);
     await machine.runtime.list();
     const end = endOfContainer(machine.runtime, containerId);
@@ -70,8 +69,7 @@ describe('exit codes outlive the supervisor', () => {
   it('a process whose guard was killed ends with an unknown exit code, and is not taken for ended before', async () => {
     const asked = aScript(`${waitsAtGate()}; exit 5`);
     const { containerId, pid = 0 } = await machine.runtime.start(asked);
-    const supervisor = await machine.runtime.supervisorPid();
-    const guards = servants().filter((servant) => servant !== supervisor);
+    const guards = servants('cloudless-guard');
     expect(guards).toHaveLength(1);
     const end = endOfContainer(machine.runtime, containerId);
     for (const guard of guards) process.kill(guard, 'SIGKILL');
@@ -109,6 +107,20 @@ describe('exit codes outlive the supervisor', () => {
     ).toEqual(own);
   });
 
+  it('a process that ends at once is told of as started first, then as exited', async () => {
+    const leave = new AbortController();
+    const events = machine.runtime.events(leave.signal);
+    const asked = Array.from({ length: 5 }, () => aScript('', { command: ['true'] }));
+    await Promise.all(asked.map((request) => machine.runtime.start(request)));
+    const kinds = new Map<string, string[]>(asked.map(({ containerId }) => [containerId, []]));
+    for await (const { kind, status } of events) {
+      kinds.get(status.containerId)?.push(`${kind} ${status.phase}`);
+      if ([...kinds.values()].every((told) => told.some((each) => each.startsWith('exited')))) break;
+    }
+    leave.abort();
+    for (const told of kinds.values()) expect(told).toEqual(['started running', 'exited exited']);
+  });
+
   it('a process leads a session of its own and takes SIGINT as usual', async () => {
     const script = `echo $$ $(cut -d' ' -f6 /proc/$$/stat) > ${scratch}/ids.new; mv ${scratch}/ids.new ${scratch}/ids; kill -INT $$; exit 1`;
     const { containerId } = await machine.runtime.start(aScript(script));
@@ -119,33 +131,41 @@ describe('exit codes outlive the supervisor', () => {
 });
 
 describe('an exclusive process whose supervisor and agent are dead', () => {
-  const lease: ContainerLease = { leaseMs: 1_500, graceMs: 500 };
-  const exclusive = (script: string): ContainerRequest => aScript(script, { lease });
+  /** Longer than any start takes; a test shortens the lease once everything is in place. */
+  const LONG: ContainerLease = { leaseMs: 600_000, graceMs: 0 };
+  const startExclusive = (script: string): Promise<ContainerStatus> => machine.runtime.start(aScript(script, { lease: LONG }));
+  const renew = (lease: ContainerLease, ...ids: readonly ContainerId[]): Promise<void> =>
+    machine.runtime.renew(new Map(ids.map((id) => [id, lease])));
+  /** The rest of the lease is gone soon, and SIGTERM gets as long as it takes. */
+  const PATIENT: ContainerLease = { leaseMs: 1_000, graceMs: 600_000 };
   beforeEach(async () => {
     machine = await openRealMachine();
   });
 
   it('ends by the end of its lease, though it ignores SIGTERM, with all that it started', async () => {
     const script = `trap '' TERM; ${escapee('child')} & echo $$ > ${scratch}/main; wait; sleep 3600`;
-    await machine.runtime.start(exclusive(script));
+    const { containerId } = await startExclusive(script);
     const ids = [await pidIn('main'), await pidIn('child')];
+    await renew({ leaseMs: 1_000, graceMs: 500 }, containerId);
     await leaveWithoutSupervisor(machine);
     await until(() => ids.every((pid) => startTokenOf(pid) === undefined));
   });
 
   it('gets SIGTERM first', async () => {
-    await machine.runtime.start(
-      exclusive(`trap 'echo 1 > ${scratch}/term; exit 0' TERM; echo $$ > ${scratch}/main; while :; do sleep 0.05; done`),
+    const { containerId } = await startExclusive(
+      `trap 'echo 1 > ${scratch}/term; exit 0' TERM; echo $$ > ${scratch}/main; while :; do sleep 0.05; done`,
     );
     const main = await pidIn('main');
+    await renew(PATIENT, containerId);
     await leaveWithoutSupervisor(machine);
     await until(() => startTokenOf(main) === undefined);
     expect(await pidIn('term')).toBe(1);
   });
 
   it('is found ended by its lease by the next supervisor, and the guard goes too', async () => {
-    const { containerId, pid = 0 } = await machine.runtime.start(exclusive('exec sleep 3600'));
+    const { containerId, pid = 0 } = await startExclusive('exec sleep 3600');
     const token = startTokenOf(pid) ?? '';
+    await renew(PATIENT, containerId);
     await leaveWithoutSupervisor(machine);
     await until(() => !isAlive(pid, token));
     await until(() => servants().length === 0);
@@ -154,9 +174,10 @@ describe('an exclusive process whose supervisor and agent are dead', () => {
   });
 
   it('ends also when the supervisor stands still', async () => {
-    const { pid = 0 } = await machine.runtime.start(exclusive('exec sleep 3600'));
+    const { containerId, pid = 0 } = await startExclusive('exec sleep 3600');
     const token = startTokenOf(pid) ?? '';
     const supervisor = await machine.runtime.supervisorPid();
+    await renew(PATIENT, containerId);
     process.kill(supervisor, 'SIGSTOP');
     try {
       await until(() => !isAlive(pid, token));
@@ -165,24 +186,35 @@ describe('an exclusive process whose supervisor and agent are dead', () => {
     }
   });
 
-  it('outlives its first lease when that was renewed', async () => {
-    const { containerId, pid = 0 } = await machine.runtime.start(exclusive('exec sleep 3600'));
-    const other = await machine.runtime.start(exclusive('exec sleep 3600'));
-    await machine.runtime.renew(new Map([[containerId, { leaseMs: 3_600_000, graceMs: 0 }]]));
+  it('outlives the lease of another one when its own was renewed', async () => {
+    const { containerId, pid = 0 } = await startExclusive('exec sleep 3600');
+    const other = await startExclusive('exec sleep 3600');
+    await renew({ leaseMs: 1_000, graceMs: 0 }, other.containerId);
+    await renew(LONG, containerId);
     await leaveWithoutSupervisor(machine);
     await until(() => startTokenOf(other.pid ?? 0) === undefined);
     expect(startTokenOf(pid)).toBeDefined();
   });
 
+  it('is adopted also when its lease cannot be written down, and ends by it', async () => {
+    const request = aScript('exec sleep 3600', { lease: { leaseMs: 1_000, graceMs: 0 } });
+    const { containerId, pid = 0 } = await machine.runtime.start(request);
+    const end = endOfContainer(machine.runtime, containerId);
+    mkdirSync(path.join(machine.directory, 'leases.new')); // as on a full disk
+    await killSupervisor(machine);
+    expect(await end).toMatchObject({ leaseEnded: true });
+    expect(startTokenOf(pid)).toBeUndefined();
+  });
+
   it('has a guard that is replaced when it is killed', async () => {
-    const { pid = 0 } = await machine.runtime.start(exclusive('exec sleep 3600'));
+    const { containerId, pid = 0 } = await startExclusive('exec sleep 3600');
     const token = startTokenOf(pid) ?? '';
-    const leaseGuard = (): number | undefined =>
-      servants().find((servant) => readFileSync(`/proc/${servant}/cmdline`, 'utf8').includes('cloudless-lease-guard'));
+    const leaseGuard = (): number | undefined => servants('cloudless-lease-guard')[0];
     const first = leaseGuard() ?? 0;
     expect(first).toBeGreaterThan(0);
     process.kill(first, 'SIGKILL');
     await until(() => (leaseGuard() ?? first) !== first);
+    await renew(PATIENT, containerId);
     await leaveWithoutSupervisor(machine);
     await until(() => !isAlive(pid, token));
   });
@@ -264,7 +296,8 @@ describe('a daemon, whose parent has ended, in a session of its own with an empt
     const { runtime } = machine;
     const { containerId, pid = 0 } = await runtime.start(aScript('exec sleep 3600'));
     const isHeld = hasCgroup(pid);
-    const command = ['/bin/sh', '-c', daemon()];
+    // The end of a command kills its process group, which the daemon leaves only when it begins.
+    const command = ['/bin/sh', '-c', `${daemon()}; until [ -s ${scratch}/daemon ]; do sleep 0.01; done`];
     for await (const _ of runtime.exec(containerId, { command }, new AbortController().signal));
     const pidOfDaemon = await pidIn('daemon');
     await runtime.stop(containerId, 0);

@@ -24,6 +24,8 @@ export interface AdoptDeps {
   readonly bootId: string;
   readonly settings: Pick<SupervisorSettings, 'logFiles' | 'logFileBytes'>;
   readonly onExit: (container: ManagedContainer) => void;
+  /** Kills what is left in the group of a container that does not run, and removes the group. */
+  readonly clearGroup: (group: Cgroup) => void;
 }
 
 /**
@@ -40,7 +42,7 @@ export function adoptContainers(deps: AdoptDeps): readonly ManagedContainer[] {
     known.add(name);
     if (record === undefined || record.phase === 'starting') {
       deps.log.warn('unfinished container cleared away', { containerId: name });
-      if (record !== undefined) endUnfinished(record);
+      if (record !== undefined) endUnfinished(record, deps.clearGroup);
       rmSync(folder, { recursive: true, force: true });
     } else {
       containers.push(adopt(record, folder, deps));
@@ -81,7 +83,7 @@ function adopt(record: Exclude<ContainerRecord, { phase: 'starting' }>, folder: 
     output.start();
     return container;
   }
-  if (isSameBoot) cgroup?.kill();
+  if (isSameBoot && cgroup !== undefined) deps.clearGroup(cgroup);
   const status: ContainerStatus = record.status;
   container = new ManagedContainer(status, undefined, undefined, containerDeps); // no process: nothing may be signalled by this id
   const end = isSameBoot ? (readEnd(endFile) ?? UNSEEN) : LOST;
@@ -100,7 +102,10 @@ function hasEndedBefore(lease: RecordedLease | undefined, timeMs: number, nowMs:
 }
 
 /** Nobody was told of what was being started. */
-function endUnfinished({ guard, cgroup }: ContainerRecord & { readonly phase: 'starting' }): void {
+function endUnfinished(
+  { guard, cgroup }: ContainerRecord & { readonly phase: 'starting' },
+  clearGroup: AdoptDeps['clearGroup'],
+): void {
   if (guard !== undefined && isAlive(guard.pid, guard.startToken)) signalGroup(guard.pid, 'SIGKILL');
-  if (cgroup !== undefined) new Cgroup(cgroup).kill();
+  if (cgroup !== undefined) clearGroup(new Cgroup(cgroup));
 }

@@ -6,6 +6,8 @@ import type { LogStream } from '@cloudless/runtime';
 export const layout = {
   socket: (directory: string): string => path.join(directory, 'socket'),
   containers: (directory: string): string => path.join(directory, 'containers'),
+  /** The leases of all containers, for the guard. */
+  leases: (directory: string): string => path.join(directory, 'leases'),
   fifos: (directory: string): string => path.join(directory, 'fifos'),
   container: (directory: string, containerId: ContainerId | string): string => path.join(directory, 'containers', containerId),
   work: (containerDirectory: string): string => path.join(containerDirectory, 'work'),

@@ -25,6 +25,16 @@ describe('a lease that outlives its supervisor', () => {
     expect(graces).toEqual([5_000]);
   });
 
+  it('is not lengthened, on record either, by a renewal that comes after its end', () => {
+    const { graces, lease } = aLease();
+    lease.resume({ leaseMs: 10_000, graceMs: 0, endsAtUptimeSeconds: uptime() - 1 });
+    lease.renew({ leaseMs: HOUR_MS, graceMs: 0 });
+    expect(graces).toEqual([0]);
+    expect(lease.hasEnded).toBe(true);
+    expect(lease.recorded?.endsAtUptimeSeconds).toBeLessThan(uptime());
+    expect(lease.newest?.endsAtUptimeSeconds).toBeLessThan(uptime());
+  });
+
   it('runs on when it cannot be written down, and is written down with the next renewal', () => {
     let full = true;
     let kept = 0;

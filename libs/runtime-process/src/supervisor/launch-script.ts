@@ -26,7 +26,7 @@ export interface LaunchSteps {
 export const NOT_JOINED = 125;
 /** Names that mean something to a shell or to the dynamic linker: the shell itself is to run without them. */
 const SPECIAL_NAMES =
-  /^(LD_.*|BASH.*|SHELLOPTS|POSIXLY_CORRECT|ENV|IFS|PS[0-9]|PWD|OLDPWD|SHLVL|_|PPID|UID|EUID|OPTIND|OPTARG|OPTERR|LINENO|FUNCNAME|RANDOM|SECONDS|PATH_LOCALE|CLOUDLESS_GUARD_.*)$/;
+  /^(LD_.*|BASH.*|SHELLOPTS|POSIXLY_CORRECT|ENV|IFS|PS[0-9]|PWD|OLDPWD|SHLVL|_|PPID|UID|EUID|OPTIND|OPTARG|OPTERR|LINENO|FUNCNAME|GROUPS|DIRSTACK|HISTCMD|S?RANDOM|SECONDS|EPOCH.*|COMP_.*|CLOUDLESS_GUARD_.*)$/;
 
 /**
  * Writes the script by which a shell becomes a program: same process, same environment as if the program were started

@@ -47,7 +47,7 @@ while :; do
   now=$((\${up%.*} * 100 + 1\${up#*.} - 100)) next=$((now + 100)) busy=
   {
     read -r charged supervisor begun rest || exit
-    [ "$charged" -le "$number" ] || exit
+    [ "$charged" -le "$number" ] || exit 0
     look "$supervisor"
     works=
     if [ "$start" = "$begun" ]; then case $state in T | t | Z | X) ;; *) works=1 ;; esac; fi

@@ -1,8 +1,8 @@
 import { spawn, type ChildProcess } from 'node:child_process';
 import { readFileSync, renameSync, writeFileSync } from 'node:fs';
-import path from 'node:path';
 import { CloudlessError, type ContainerId } from '@cloudless/base';
 import { isAlive, startTokenOf } from '../system/process-identity.js';
+import { layout } from './container-paths.js';
 import { LEASE_GUARD } from './lease-guard-script.js';
 import type { ShellTools } from './launch-script.js';
 import type { ProcessReference } from './main-process.js';
@@ -38,7 +38,7 @@ export class LeaseGuard {
     private readonly tools: ShellTools,
     private readonly onFault: (reason: unknown) => void,
   ) {
-    this.file = path.join(directory, 'leases');
+    this.file = layout.leases(directory);
     this.number = readHeader(this.file).number;
   }
 
@@ -65,6 +65,7 @@ export class LeaseGuard {
   private start(): void {
     const old = readHeader(this.file).guard;
     this.number += 1;
+    this.write(); // what the guard reads first
     const { shell, sleep, grep } = this.tools;
     const child = spawn(shell, ['-c', LEASE_GUARD, 'cloudless-lease-guard', this.file, String(this.number), sleep, grep], {
       cwd: '/',

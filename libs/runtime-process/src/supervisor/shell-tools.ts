@@ -1,5 +1,5 @@
 import { execFile } from 'node:child_process';
-import { accessSync, constants } from 'node:fs';
+import { accessSync, constants, existsSync } from 'node:fs';
 import path from 'node:path';
 import type { Log } from '@cloudless/base';
 import { Cgroup, groupOfDirectory, readOwnGroups } from '../system/cgroups.js';
@@ -12,11 +12,12 @@ const PROBE_TIMEOUT_MS = 10_000;
 /**
  * Finds the programs that guards are made of: a POSIX shell, `setsid`, `env`, `sleep`, `grep`. Every Linux distribution has
  * them (util-linux and coreutils, or busybox).
+ * @param shell - Absolute path; by default the `sh` of this machine.
  * @returns Undefined where one is missing, as on macOS: processes then have no guard.
  */
-export async function findShellTools(): Promise<ShellTools | undefined> {
-  if (process.platform !== 'linux') return undefined;
-  const [shell, env, setsid, sleep, grep] = ['sh', 'env', 'setsid', 'sleep', 'grep'].map(findProgram);
+export async function findShellTools(shell = findProgram('sh')): Promise<ShellTools | undefined> {
+  if (process.platform !== 'linux' || !existsSync('/proc/uptime')) return undefined;
+  const [env, setsid, sleep, grep] = ['env', 'setsid', 'sleep', 'grep'].map(findProgram);
   if (shell === undefined || env === undefined || setsid === undefined || sleep === undefined || grep === undefined)
     return undefined;
   const listed = await output(shell, `unset PWD OLDPWD SHLVL _; exec ${quoted(env)}`);

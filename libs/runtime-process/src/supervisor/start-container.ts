@@ -59,7 +59,6 @@ export async function startContainer(
     return await launch({ request, endpoints, context, file, folder, cgroup }, deps);
   } catch (reason) {
     deps.cgroup?.kill();
-    deps.cgroup?.remove();
     rmSync(folder, { recursive: true, force: true });
     throw reason;
   }

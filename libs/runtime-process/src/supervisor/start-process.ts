@@ -34,7 +34,7 @@ export interface EndListener {
 export interface StartedProcess {
   readonly main: MainProcess;
   readonly startedAtMs: number;
-  /** Tells once, also when the process has ended before. */
+  /** Tells once, also when the process has ended before; never before the caller goes on. */
   onEnd(listener: EndListener): void;
 }
 
@@ -139,7 +139,8 @@ class EndOfChild {
 
   listen(listener: EndListener): void {
     this.listener = listener;
-    this.news?.(listener);
+    const { news } = this;
+    if (news !== undefined) setImmediate(() => news(listener));
   }
 }
 

@@ -78,13 +78,15 @@ export class Supervisor {
     const { directory, clock, log } = this.deps;
     await this.fifos.prepare();
     const onExit = (container: ManagedContainer): void => this.exited(container);
-    for (const container of adoptContainers({ directory, clock, log, bootId: this.bootId, settings: LOG_DEFAULTS, onExit })) {
+    const clearGroup = (group: Cgroup): void => this.groups.clear(group);
+    const { bootId } = this;
+    const found = adoptContainers({ directory, clock, log, bootId, settings: LOG_DEFAULTS, onExit, clearGroup });
+    for (const container of found) {
       this.containers.set(container.status.containerId, container);
       if (container.isRunning) await this.ports.hold(container.ports);
-      else this.groups.clear(container.main?.cgroup);
     }
     this.groups.clearOthers((containerId) => this.containers.get(containerId)?.isRunning === true);
-    this.guardLeases();
+    this.tryGuardLeases();
     this.look();
   }
 
@@ -243,7 +245,8 @@ export class Supervisor {
       return status;
     } catch (reason) {
       this.ports.release(ports);
-      if (this.pledged.delete(containerId)) this.guardLeases();
+      this.groups.clear(cgroup);
+      if (this.pledged.delete(containerId)) this.tryGuardLeases();
       throw reason;
     }
   }
@@ -267,17 +270,22 @@ export class Supervisor {
     this.guard?.update([...running, ...this.pledged.values()]);
   }
 
+  /** For what must go on also on a full disk: the guard then knows the leases from before. */
+  private tryGuardLeases(): void {
+    try {
+      this.guardLeases();
+    } catch (reason) {
+      this.deps.log.warn('leases not handed to their guard', errorFields(reason));
+    }
+  }
+
   private exited(container: ManagedContainer): void {
     const { status } = container;
     this.tell({ kind: 'exited', status });
     this.sweep(status.containerId);
     this.groups.clear(container.main?.cgroup);
     this.ports.release(container.ports);
-    try {
-      if (this.guard !== undefined) this.guardLeases();
-    } catch (reason) {
-      this.deps.log.warn('leases not written down', errorFields(reason));
-    }
+    this.tryGuardLeases();
   }
 
   /** Soon kills what left the process group of an ended container or command; one look serves all that ended meanwhile. */
@@ -290,7 +298,7 @@ export class Supervisor {
       killMarked(({ containerId, execId }) => marks.has(containerId) || (execId !== undefined && marks.has(execId)));
       const ended = [...marks].flatMap((each) => this.containers.get(each) ?? []);
       if (ended.length === 0) return;
-      const processes = this.deps.cgroup === undefined ? readProcesses() : [];
+      const processes = ended.some(({ main }) => main?.cgroup === undefined) ? readProcesses() : [];
       for (const container of ended) container.sweep(processes);
     });
   }

@@ -1,7 +1,6 @@
 import { createHash } from 'node:crypto';
-import { readdirSync, readFileSync, rmdirSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readdirSync, readFileSync, rmdirSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
-import { makeDirectorySync } from '@cloudless/system';
 
 /** Kills are repeated this many times where the kernel cannot kill a whole group: processes may fork meanwhile. */
 const MAX_ROUNDS = 5;
@@ -20,9 +19,15 @@ export class Cgroup {
     return path.join(this.folder, 'cgroup.procs');
   }
 
-  /** @throws the error of the file system when the group cannot be made. */
+  /** Makes the group, and the one above. @throws the error of the file system when that cannot be. */
   create(): void {
-    makeDirectorySync(this.folder);
+    for (const folder of [path.dirname(this.folder), this.folder]) {
+      try {
+        mkdirSync(folder);
+      } catch (reason) {
+        if ((reason as NodeJS.ErrnoException).code !== 'EEXIST') throw reason;
+      }
+    }
   }
 
   /** Kills every process of the group and of the groups below. A group that is gone has none. */
@@ -91,7 +96,7 @@ export function ownGroups(mounts: string, membership: string): readonly string[]
     const own = type === 'cgroup2' ? ownPath('') : options.split(',').includes('freezer') ? ownPath('freezer') : undefined;
     if (own === undefined || (type !== 'cgroup' && type !== 'cgroup2')) return [];
     const below = root === '/' ? own : own.startsWith(`${root}/`) ? own.slice(root.length) : '/';
-    return [{ isNew: type === 'cgroup2', folder: path.join(unescaped(mountPoint), below) }];
+    return [{ isNew: type === 'cgroup2', folder: path.resolve(path.join(unescaped(mountPoint), below)) }];
   });
   return [...found.filter(({ isNew }) => isNew), ...found.filter(({ isNew }) => !isNew)].map(({ folder }) => folder);
 }

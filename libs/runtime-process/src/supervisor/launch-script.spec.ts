@@ -1,0 +1,74 @@
+import { execFileSync } from 'node:child_process';
+import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import fc from 'fast-check';
+import { launchScript, quoted, type ShellTools } from './launch-script.js';
+import { findShellTools } from './shell-tools.js';
+
+let directory: string;
+beforeAll(() => {
+  directory = mkdtempSync(path.join(tmpdir(), 'cloudless-launch-'));
+});
+afterAll(() => rmSync(directory, { recursive: true, force: true }));
+
+/** Variables of which one shell or another has its own idea. */
+const SPECIAL = ['PWD', 'OLDPWD', 'SHLVL', '_', 'IFS', 'UID', 'PPID', 'PS1', 'OPTIND', 'ENV', 'with.dot', 'a-b', '1st'];
+const arbEnvironment = fc.dictionary(
+  fc.oneof(fc.constantFrom(...SPECIAL), fc.stringMatching(/^[A-Z_][A-Z0-9_]{1,8}$/)).filter((name) => !name.startsWith('LD_')),
+  fc.string({ unit: 'grapheme' }).filter((text) => !text.includes('\0')),
+  { maxKeys: 6, noNullPrototype: true },
+);
+
+/** What the program of a script gets, when this shell runs the script. */
+function run(tools: ShellTools, env: Readonly<Record<string, string>>, args: readonly string[]): unknown {
+  const file = path.join(directory, 'script');
+  const print = 'process.stdout.write(JSON.stringify([process.env, process.argv.slice(1)]))';
+  const command = [process.execPath, '-e', print, '--', ...args];
+  const steps = { command, context: { env, workingDir: '/' }, leadsSession: false };
+  writeFileSync(file, launchScript(steps, tools));
+  return JSON.parse(execFileSync(tools.shell, [file], { env: {}, encoding: 'utf8' }));
+}
+
+describe('a launch script', () => {
+  it.each(['/bin/sh', '/bin/dash', '/bin/bash'])(
+    'hands the exact environment and arguments to the program, by %s',
+    async (shell) => {
+      const tools = existsSync(shell) ? await findShellTools(shell) : undefined;
+      if (tools === undefined) return;
+      fc.assert(
+        fc.property(
+          arbEnvironment,
+          fc.array(
+            fc.string().filter((text) => !text.includes('\0')),
+            { maxLength: 3 },
+          ),
+          (env, args) => {
+            expect(run(tools, env, args)).toEqual([env, args]);
+          },
+        ),
+        { numRuns: 10, seed: 20_260_101 },
+      );
+    },
+  );
+
+  it('has no value of an ordinary variable among the arguments of a program', () => {
+    const tools = {
+      shell: '/bin/sh',
+      env: '/usr/bin/env',
+      setsid: '/usr/bin/setsid',
+      sleep: '',
+      grep: '',
+      addedVariables: ['_'],
+    };
+    const context = { env: { TOKEN: 'hush' }, workingDir: '/' };
+    const script = launchScript({ command: ['app'], context, joinFile: '/g/cgroup.procs', leadsSession: true }, tools);
+    expect(script.split('\n').filter((line) => line.includes('hush'))).toEqual([`export TOKEN='hush'`]);
+    expect(script).toContain(`exec '/usr/bin/env' '-u' '_' '/usr/bin/setsid' '--' 'app' 3>&- 4>&- 5>&-`);
+  });
+
+  it('quotes one word, whatever the text holds', () => {
+    const text = `it's "a" $HOME \`date\` \\ \n * end`;
+    expect(execFileSync('/bin/sh', ['-c', `printf %s ${quoted(text)}`], { encoding: 'utf8' })).toBe(text);
+  });
+});

@@ -1,0 +1,152 @@
+import { spawn, type ChildProcess } from 'node:child_process';
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir, uptime } from 'node:os';
+import path from 'node:path';
+import { toContainerId } from '@cloudless/base';
+import { startTokenOf } from '../system/process-identity.js';
+import { until } from '../testing/real-machine.js';
+import { layout } from './container-paths.js';
+import { LeaseGuard, type GuardedLease } from './lease-guard.js';
+import { LEASE_GUARD } from './lease-guard-script.js';
+import type { ShellTools } from './launch-script.js';
+import { findShellTools } from './shell-tools.js';
+
+let directory: string;
+let found: ShellTools | undefined;
+const children: ChildProcess[] = [];
+beforeAll(async () => {
+  found = await findShellTools();
+});
+beforeEach(() => {
+  directory = mkdtempSync(path.join(tmpdir(), 'cloudless-guard-'));
+});
+afterEach(() => {
+  for (const child of children.splice(0)) child.kill('SIGKILL');
+  rmSync(directory, { recursive: true, force: true });
+});
+
+const ID = toContainerId('ab'.repeat(32));
+const sleeper = (script = 'exec sleep 3600', env: NodeJS.ProcessEnv = {}): ChildProcess => {
+  const child = spawn('/bin/sh', ['-c', script], { detached: true, stdio: 'ignore', env });
+  children.push(child);
+  return child;
+};
+const ended = (child: ChildProcess): Promise<readonly unknown[]> =>
+  new Promise((resolve) => child.once('exit', (...how) => resolve(how)));
+/** Starts the script as a supervisor would have that is dead by now. */
+function guard(shell: string, leases: readonly (readonly unknown[])[]): ChildProcess {
+  const file = layout.leases(directory);
+  writeFileSync(file, `${['1 1 dead - -', ...leases.map((lease) => lease.join(' '))].join('\n')}\n`);
+  const child = spawn(shell, ['-c', LEASE_GUARD, 'guard', file, '1', found?.sleep ?? '', found?.grep ?? ''], { stdio: 'ignore' });
+  children.push(child);
+  return child;
+}
+const centiseconds = (): number => Math.floor(uptime() * 100);
+
+describe.each(['/bin/sh', '/bin/bash'])('the guard of leases, run by %s, when the supervisor is dead,', (shell) => {
+  const isMissing = (): boolean => found === undefined || !existsSync(shell);
+
+  it('asks a process whose lease has ended to end, and kills one that does not', async () => {
+    if (isMissing()) return;
+    const gentle = sleeper();
+    const ready = path.join(directory, 'ready');
+    const stubborn = sleeper(`trap '' TERM; echo >${ready}; while :; do sleep 0.1; done`);
+    await until(() => existsSync(ready));
+    const ends = [ended(gentle), ended(stubborn)];
+    const now = centiseconds();
+    const line = ({ pid = 0 }: ChildProcess, killAt: number): readonly unknown[] => [
+      now,
+      killAt,
+      ID,
+      pid,
+      startTokenOf(pid),
+      '-',
+    ];
+    const over = ended(guard(shell, [line(gentle, now + 6_000), line(stubborn, now + 60)]));
+    expect(await Promise.all(ends)).toEqual([
+      [null, 'SIGTERM'],
+      [null, 'SIGKILL'],
+    ]);
+    expect(existsSync(layout.leases(directory))).toBe(true);
+    rmSync(layout.leases(directory)); // the guard of a directory that is gone has nothing to do
+    await over;
+  });
+
+  it('kills also what left the session, by its mark, and ends when nothing is left', async () => {
+    if (isMissing()) return;
+    const stray = sleeper('exec sleep 3600', { CLOUDLESS_CONTAINER_ID: ID });
+    const strayEnd = ended(stray);
+    const now = centiseconds();
+    const over = ended(guard(shell, [[now, now, ID, '-', '-', '-']]));
+    expect(await strayEnd).toEqual([null, 'SIGKILL']);
+    expect(await over).toEqual([0, null]);
+  });
+
+  it('leaves a later process with the same id alone', async () => {
+    if (isMissing()) return;
+    const later = sleeper();
+    const now = centiseconds();
+    expect(await ended(guard(shell, [[now, now, ID, later.pid, '1', '-']]))).toEqual([0, null]);
+    expect(startTokenOf(later.pid ?? 0)).toBeDefined();
+  });
+
+  it('ends when a later guard is in charge', async () => {
+    if (isMissing()) return;
+    const far = centiseconds() + 360_000;
+    const running = guard(shell, [[far, far, ID, '-', '-', '-']]);
+    const over = ended(running);
+    writeFileSync(layout.leases(directory), '2 1 dead - -\n');
+    expect(await over).toEqual([0, null]);
+  });
+});
+
+describe('the leases of a supervisor', () => {
+  const lease: GuardedLease = {
+    containerId: ID,
+    endsAtUptimeSeconds: uptime() + 3_600,
+    graceMs: 10,
+    main: undefined,
+    cgroup: undefined,
+  };
+  const guardIn = (): number => Number(readFileSync(layout.leases(directory), 'utf8').split(' ')[3]);
+
+  it('have a guard while there are any', async () => {
+    if (found === undefined) return;
+    const leases = new LeaseGuard(directory, found, () => undefined);
+    leases.update([]);
+    expect(existsSync(layout.leases(directory))).toBe(false);
+    leases.update([lease]);
+    const pid = guardIn();
+    expect(startTokenOf(pid)).toBeDefined();
+    leases.update([]);
+    await until(() => startTokenOf(pid) === undefined);
+    leases.close();
+  });
+
+  it('are taken over from an earlier supervisor, whose guard ends', async () => {
+    if (found === undefined) return;
+    const earlier = new LeaseGuard(directory, found, () => undefined);
+    earlier.update([lease]);
+    const first = guardIn();
+    const later = new LeaseGuard(directory, found, () => undefined);
+    later.update([lease]);
+    const second = guardIn();
+    expect(second).not.toBe(first);
+    earlier.close();
+    await until(() => startTokenOf(first) === undefined);
+    expect(startTokenOf(second)).toBeDefined();
+    later.close();
+    await until(() => startTokenOf(second) === undefined);
+  });
+
+  it('hold as they were when they cannot be written down', () => {
+    if (found === undefined) return;
+    const leases = new LeaseGuard(directory, found, () => undefined);
+    leases.update([lease]);
+    const before = readFileSync(layout.leases(directory), 'utf8');
+    mkdirSync(`${layout.leases(directory)}.new`); // as on a full disk
+    expect(() => leases.update([lease, { ...lease, graceMs: 0 }])).toThrow('EISDIR');
+    expect(readFileSync(layout.leases(directory), 'utf8')).toBe(before);
+    leases.close();
+  });
+});

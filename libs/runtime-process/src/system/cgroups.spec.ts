@@ -1,0 +1,76 @@
+import { spawn } from 'node:child_process';
+import path from 'node:path';
+import { until } from '../testing/real-machine.js';
+import { Cgroup, ownGroups, readOwnGroups } from './cgroups.js';
+import { startTokenOf } from './process-identity.js';
+
+const HYBRID = `23 1 8:1 / / rw - ext4 /dev/root rw
+37 31 0:34 / /sys/fs/cgroup/freezer rw,relatime shared:9 - cgroup cgroup rw,freezer
+39 31 0:36 / /sys/fs/cgroup/pids rw,relatime - cgroup cgroup rw,pids
+41 31 0:38 / /sys/fs/cgroup/unified rw,relatime - cgroup2 cgroup2 rw`;
+
+describe('the groups that a process is in', () => {
+  it.each([
+    {
+      name: 'version 2 first, then the freezer, where there are both',
+      mounts: HYBRID,
+      membership: '8:pids:/\n6:freezer:/box\n0::/user.slice',
+      groups: ['/sys/fs/cgroup/unified/user.slice', '/sys/fs/cgroup/freezer/box'],
+    },
+    {
+      name: 'version 2 alone',
+      mounts: '30 23 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw,nsdelegate',
+      membership: '0::/system.slice/cloudless-agent.service',
+      groups: ['/sys/fs/cgroup/system.slice/cloudless-agent.service'],
+    },
+    {
+      name: 'below the part that is mounted',
+      mounts: '30 23 0:26 /box /sys/fs/cgroup rw - cgroup2 cgroup2 rw',
+      membership: '0::/box/inner',
+      groups: ['/sys/fs/cgroup/inner'],
+    },
+    {
+      name: 'the mounted part itself when the process is not in it',
+      mounts: '30 23 0:26 /box /sys/fs/cgroup rw - cgroup2 cgroup2 rw',
+      membership: '0::/elsewhere',
+      groups: ['/sys/fs/cgroup'],
+    },
+    {
+      name: 'at a mount point with a blank',
+      mounts: '30 23 0:26 / /mnt/c\\040g rw - cgroup2 cgroup2 rw',
+      membership: '0::/',
+      groups: ['/mnt/c g'],
+    },
+    { name: 'none without a hierarchy', mounts: '23 1 8:1 / / rw - ext4 /dev/root rw', membership: '0::/', groups: [] },
+    { name: 'none of another controller', mounts: HYBRID.split('\n')[2] ?? '', membership: '8:pids:/', groups: [] },
+  ])('$name', ({ mounts, membership, groups }) => {
+    expect(ownGroups(mounts, membership)).toEqual(groups);
+  });
+});
+
+describe('a group of each hierarchy that this machine lets us make groups in', () => {
+  it('ends what was started in it, in any session, and can be removed then', async () => {
+    for (const own of readOwnGroups()) {
+      const group = new Cgroup(path.join(own, `cloudless-spec-${process.pid}`));
+      if (!isMade(group)) continue;
+      const script = `echo 0 >'${group.joinFile}' || exit; setsid env -i sleep 3600 & echo up; exec sleep 3600`;
+      const child = spawn('/bin/sh', ['-c', script], { detached: true, stdio: ['ignore', 'pipe', 'inherit'] });
+      await new Promise((resolve) => child.stdout.once('data', resolve));
+      expect(group.remove()).toBe(false);
+      group.kill();
+      await until(() => startTokenOf(child.pid ?? 0) === undefined);
+      await until(() => group.remove());
+      group.kill(); // one that is gone has no processes
+      expect(group.remove()).toBe(true);
+    }
+  });
+});
+
+function isMade(group: Cgroup): boolean {
+  try {
+    group.create();
+    return true;
+  } catch {
+    return false; // this user may not
+  }
+}
