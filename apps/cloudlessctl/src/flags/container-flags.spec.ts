@@ -137,7 +137,7 @@ describe('flags of containers', () => {
     { flags: ['--volume', '/a:/b:rx'], says: `--volume: ${form} "/a:/b:rx"` },
     { flags: ['--volume', 'data:/a:memory'], says: `--volume: ${form} "data:/a:memory"` },
     { flags: ['--user', 'nginx'], says: '--user: expected a numeric id, got "nginx"; a name is given by --user-name' },
-    { flags: ['--group-add', 'disk'], says: '--group-add: expected numeric ids, got "disk"' },
+    { flags: ['--group-add', 'disk'], says: '--group-add: expected a numeric id, got "disk"' },
     {
       flags: ['--ulimit', 'nofile'],
       says: '--ulimit: expected NAME=SOFT or NAME=SOFT:HARD, each a number or unlimited, got "nofile"',
