@@ -44,7 +44,8 @@ function open(): { readonly inventory: Inventory; readonly volumes: GroupVolumes
     images: new Images({ client, clock: realClock, record: async () => async () => undefined }),
     volumes: new GroupVolumes({ store, inventory: newInventory, log }),
   };
-  return { ...parts, starter: new Starter({ ...parts, owner, capabilities, logDirectoryOf, log, maxPids: 4096 }) };
+  const starter = new Starter({ ...parts, owner, capabilities, logDirectoryOf, clock: realClock, log, maxPids: 4096 });
+  return { ...parts, starter };
 }
 
 beforeEach(async () => {
