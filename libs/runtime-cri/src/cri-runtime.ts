@@ -104,7 +104,20 @@ class OpenCriRuntime implements CriRuntime {
     const { maxPids = DEFAULT_MAX_PIDS, processPorts } = options;
     const capabilities = (): readonly string[] => this.known.names();
     this.starter = new Starter({
-      ...{ client, inventory, sandboxes, images, volumes, owner, capabilities, maxPids, processPorts, logDirectoryOf, log },
+      ...{
+        client,
+        inventory,
+        sandboxes,
+        images,
+        volumes,
+        owner,
+        capabilities,
+        maxPids,
+        processPorts,
+        logDirectoryOf,
+        clock,
+        log,
+      },
     });
     this.stopper = new Stopper(client, inventory, clock);
     const watcher = (this.watcher = new Watcher(client, inventory, clock, log));

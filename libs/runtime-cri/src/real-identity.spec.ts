@@ -9,7 +9,7 @@ let machine: RealCriMachine;
 
 /** Who the main process of a container is: user, group, further groups. */
 async function whoIs(security: SecurityRequest): Promise<readonly (string | undefined)[]> {
-  const fields = statusOf(await startIdle(machine.runtime, { security }));
+  const fields = await statusOf(await startIdle(machine.runtime, { security }));
   const first = (name: string): string | undefined => fields.get(name)?.split('\t')[0];
   return [first('Uid'), first('Gid'), fields.get('Groups')];
 }

@@ -17,7 +17,7 @@ let home: string;
 async function inside(security?: SecurityRequest, overrides: Partial<ContainerRequest> = {}): Promise<Inside> {
   const started = await startIdle(machine.runtime, { ...(security === undefined ? {} : { security }), ...overrides });
   const { containerId } = started;
-  const fields = statusOf(started);
+  const fields = await statusOf(started);
   const mask = (name: string): bigint => BigInt(`0x${fields.get(name) ?? '0'}`);
   const has = (field: string): readonly string[] =>
     Object.entries(BITS).flatMap(([name, bit]) => ((mask(field) >> BigInt(bit)) & 1n ? [name] : []));

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
 import type { ContainerStatus, UlimitRequest } from '@cloudless/runtime';
-import { execIn, startIdle } from './testing/real-commands.js';
+import { execIn, startIdle, statusOf } from './testing/real-commands.js';
 import { openRealCriMachine, WHY_NOT, type RealCriMachine } from './testing/real-cri-machine.js';
 
 const describeReal = WHY_NOT === undefined ? describe : describe.skip;
@@ -33,6 +33,7 @@ describeReal(`limits of the processes of real containers${WHY_NOT === undefined 
       { name: 'memlock', soft: 4096, hard: 65_536 },
       { name: 'stack', soft: 1024 * 1024, hard: -1 },
     );
+    await statusOf(limited);
     const titles = ['Max open files', 'Max core file size', 'Max processes', 'Max locked memory', 'Max stack size'];
     expect(titles.map((title) => limitOf(limited, title))).toEqual([
       '4321 4321',
@@ -50,7 +51,7 @@ describeReal(`limits of the processes of real containers${WHY_NOT === undefined 
   it('hold or are refused by name where the container runtime makes them something else', async () => {
     const started = start({ name: 'nofile', soft: 1000, hard: 2000 });
     const outcome = await started.then(
-      (status) => limitOf(status, 'Max open files'),
+      async (status) => (await statusOf(status), limitOf(status, 'Max open files')),
       ({ kind, message }: { readonly kind: string; readonly message: string }) => `${kind}: ${message}`,
     );
     expect([

@@ -45,7 +45,7 @@ describe('toContainerRequest', () => {
         { name: 'dns', port: 53, protocol: 'udp' },
       ],
       limits: { cpuMillis: 500, memoryBytes: 1_000, pids: 50 },
-      requests: { cpuMillis: 7, memoryBytes: 64 * 1024 * 1024 },
+      requests: { cpuMillis: 7, memoryBytes: 1_000 },
       imagePull: 'ifNotPresent',
       group: 'web-1',
     });

@@ -45,7 +45,8 @@ function open(as = owner): { readonly inventory: Inventory; readonly volumes: Gr
     images: new Images({ client, clock: realClock, record: async () => async () => undefined }),
     volumes: new GroupVolumes({ store, inventory: newInventory, log }),
   };
-  return { ...parts, starter: new Starter({ ...parts, owner: as, capabilities, logDirectoryOf, log, maxPids: 4096 }) };
+  const starter = new Starter({ ...parts, owner: as, capabilities, logDirectoryOf, clock: realClock, log, maxPids: 4096 });
+  return { ...parts, starter };
 }
 
 beforeEach(async () => {

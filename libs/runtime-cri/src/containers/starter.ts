@@ -1,6 +1,6 @@
 import { stat } from 'node:fs/promises';
 import { totalmem } from 'node:os';
-import { CloudlessError, errorFields, errorKindOf, type ContainerId, type Log } from '@cloudless/base';
+import { CloudlessError, errorFields, errorKindOf, type Clock, type ContainerId, type Log } from '@cloudless/base';
 import type { ContainerRequest, ContainerStatus } from '@cloudless/runtime';
 import { PortReservations } from '@cloudless/system';
 import type { CriClient } from '../client/cri-client.js';
@@ -37,6 +37,7 @@ export interface StarterOptions {
   readonly maxPids: number;
   readonly processPorts?: PortRange | undefined;
   readonly logDirectoryOf: (containerId: ContainerId) => string;
+  readonly clock: Clock;
   readonly log: Log;
 }
 
@@ -174,7 +175,7 @@ export class Starter {
     { imageRef, mounts }: Prepared,
     sandbox: { readonly podSandboxId: string; readonly config: PodSandboxConfig },
   ): Promise<ContainerStatus> {
-    const { client, owner, inventory } = this.options;
+    const { client, owner, inventory, clock } = this.options;
     const { podSandboxId, config: sandboxConfig } = sandbox;
     const pids = this.pidsOf(request);
     const { ulimits = [] } = request;
@@ -193,7 +194,7 @@ export class Starter {
     const pid = pidOf(answer.info);
     if (pid !== undefined && pids !== undefined) await this.holdPids(pid, pids, request);
     if (pid !== undefined) checkMemoryMounts(pid, mounts);
-    if (pid !== undefined) confirmUlimits(pid, ulimits);
+    if (pid !== undefined) await confirmUlimits(pid, ulimits, clock);
     return inventory.learn({ runtimeId, sandboxId: podSandboxId, ip }, answer);
   }
 

@@ -1,7 +1,7 @@
 import { execFile } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { promisify } from 'node:util';
-import { CloudlessError, errorMessageOf } from '@cloudless/base';
+import { CloudlessError, errorMessageOf, sleep, type Clock } from '@cloudless/base';
 import type { ContainerRequest, UlimitRequest } from '@cloudless/runtime';
 import { commandLineOf, readProcess } from '../system/host-processes.js';
 
@@ -67,8 +67,31 @@ export async function limitSandbox(sandboxPid: number | undefined, ulimits: read
  * the soft limit of open files the hard one.
  * @throws kind `precondition`, naming the limit. A process that has ended needs none.
  */
-export function confirmUlimits(pid: number, ulimits: readonly UlimitRequest[], proc = '/proc'): void {
-  const lines = readLimits(`${proc}/${pid}/limits`).split('\n');
+export async function confirmUlimits(
+  pid: number,
+  ulimits: readonly UlimitRequest[],
+  clock: Clock,
+  proc = '/proc',
+): Promise<void> {
+  for (let look = 1; ; look += 1) {
+    const problem = differenceOf(readLimits(`${proc}/${pid}/limits`).split('\n'), ulimits);
+    if (problem === undefined) return;
+    if (look >= LOOKS || !isBeingStarted(pid)) throw problem;
+    await sleep(clock, LOOK_MS);
+  }
+}
+
+/** The program that starts a process may have other limits until it becomes that process, a moment after the start was answered. */
+const LOOK_MS = 10;
+const LOOKS = 500;
+
+/** @see runc, `init.go`: what it calls itself until then */
+function isBeingStarted(pid: number): boolean {
+  const [program = '', argument] = commandLineOf(pid);
+  return /runc$/.test(program) && argument === 'init';
+}
+
+function differenceOf(lines: readonly string[], ulimits: readonly UlimitRequest[]): CloudlessError | undefined {
   for (const { name, soft, hard } of ulimits) {
     const title = TITLES[name] ?? name;
     const line = lines.find((each) => each.startsWith(title));
@@ -76,8 +99,9 @@ export function confirmUlimits(pid: number, ulimits: readonly UlimitRequest[], p
     const [foundSoft, foundHard] = line.slice(title.length).trim().split(/\s+/);
     if (foundSoft === textOf(soft) && foundHard === textOf(hard)) continue;
     const made = `the container runtime made ${textOf(soft)}:${textOf(hard)} into ${foundSoft}:${foundHard}`;
-    throw failure('precondition', name, `${made}; ask for that, or leave it out`);
+    return failure('precondition', name, `${made}; ask for that, or leave it out`);
   }
+  return undefined;
 }
 
 function textOf(value: number): string {

@@ -2510,7 +2510,7 @@ export type ImagePullStatus = Message<"cloudless.api.ImagePullStatus"> & {
   took?: Duration | undefined;
 
   /**
-   * Size on the node, once it is there; 0 when it is not known.
+   * Size on the node, once it is there; 0 when it is not known. Container runtimes do not tell how much has come so far.
    *
    * @generated from field: int64 size_bytes = 5;
    */
