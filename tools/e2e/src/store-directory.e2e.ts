@@ -12,12 +12,14 @@ const IMAGE_MIB = 64;
 let directory = '';
 let dataDir = '';
 const started: Running[] = [];
+const cleanups: (() => Promise<void>)[] = [];
 beforeEach(() => {
   directory = mkdtempSync(join(tmpdir(), 'cloudless-e2e-store-'));
   dataDir = join(directory, 'data');
 });
 afterEach(async () => {
   for (const program of started.splice(0)) await program.kill('SIGKILL');
+  for (const cleanup of cleanups.splice(0)) await cleanup();
   rmSync(directory, { recursive: true });
 });
 
@@ -154,16 +156,13 @@ describe('a coordinator with an empty data directory', () => {
 describeOnDiskImages('a disk that fails under a coordinator', () => {
   it('ends the process, so that a supervisor can start it again', async () => {
     const image = await DiskImage.create(join(directory, 'image'), IMAGE_MIB);
-    try {
-      dataDir = await image.makeDirectory('data');
-      const coordinator = await serving();
-      expect(await write(coordinator, 'before')).toBe('acknowledged');
-      await image.cutPower();
-      expect(await write(coordinator, 'after')).toBe('unavailable');
-      expect(await coordinator.running.exited).toBe(1);
-      await coordinator.running.line((line) => line.includes('"message":"coordinator stops'));
-    } finally {
-      await image.unmount();
-    }
+    cleanups.push(() => image.unmount());
+    dataDir = await image.makeDirectory('data');
+    const coordinator = await serving();
+    expect(await write(coordinator, 'before')).toBe('acknowledged');
+    await image.cutPower();
+    expect(await write(coordinator, 'after')).toBe('unavailable');
+    expect(await coordinator.running.exited).toBe(1);
+    await coordinator.running.line((line) => line.includes('"message":"coordinator stops'));
   });
 });
