@@ -6,7 +6,7 @@ import { createGrpcTransport } from '@connectrpc/connect-node';
 import { RealCluster } from './cluster.js';
 import { describeOnDiskImages, DiskImage } from './disk-image.js';
 import { whyNoNamespaces } from './namespaces.js';
-import { bundleOf, Running } from './processes.js';
+import { bundleOf, Running, runToEnd } from './processes.js';
 
 const IMAGE_MIB = 64;
 let directory = '';
@@ -33,6 +33,7 @@ function startCoordinator(...inside: readonly string[]): Running {
 }
 
 interface Served {
+  readonly url: string;
   readonly running: Running;
   readonly client: CoordinatorClient;
   /** The answer of a page of the server for probes. */
@@ -45,7 +46,7 @@ async function serving(running = startCoordinator()): Promise<Served> {
     const response = await fetch(`${String(opsUrl)}${path}`);
     return `${response.status} ${await response.text()}`;
   };
-  return { running, client: createCoordinatorClient(createGrpcTransport({ baseUrl: String(url) })), page };
+  return { url: String(url), running, client: createCoordinatorClient(createGrpcTransport({ baseUrl: String(url) })), page };
 }
 
 /** @returns `acknowledged`, or the kind of the error. */
@@ -120,6 +121,22 @@ describe('a data directory that goes away under a coordinator', () => {
     expect(await coordinator.page('/ready')).toMatch(/^503 .*store\.mdb is no longer the file/);
     expect(await coordinator.page('/health')).toMatch(/^200 .*degraded.*admin backup/);
     expect(await namesIn(coordinator)).toContain('before');
+  });
+
+  it('once deleted, can be made again from a backup of the coordinator that still has it open', async () => {
+    const coordinator = await serving();
+    expect(await write(coordinator, 'before')).toBe('acknowledged');
+    rmSync(dataDir, { recursive: true });
+    expect(await write(coordinator, 'after')).toBe('unavailable');
+    const backup = join(directory, 'backup');
+    for (const args of [
+      ['--server', coordinator.url, 'admin', 'backup', backup],
+      ['admin', 'restore', backup, '--data-dir', dataDir],
+    ]) {
+      expect(await runToEnd(process.execPath, [bundleOf('cloudlessctl'), ...args])).toMatchObject({ code: 0 });
+    }
+    await coordinator.running.kill('SIGTERM');
+    expect(await namesIn(await serving())).toEqual(['before']);
   });
 
   it('is noticed without any write, and what was acknowledged is there once it is back', async () => {
