@@ -52,8 +52,9 @@ export function noRoomFor(file: string, cause: unknown): CloudlessError {
  */
 async function tryToWrite(file: string): Promise<'taken' | 'refused' | 'failed'> {
   const probe = join(dirname(file), 'probe');
-  const handle = await open(probe, 'w', 0o600);
+  let handle: FileHandle | undefined;
   try {
+    handle = await open(probe, 'w', 0o600);
     const { size } = await stat(file);
     const chunk = Buffer.alloc(CHUNK_BYTES);
     for (let offset = 0; offset < GROUP_ROOM_BYTES; offset += CHUNK_BYTES)
@@ -62,8 +63,8 @@ async function tryToWrite(file: string): Promise<'taken' | 'refused' | 'failed'>
   } catch (reason) {
     return NO_SPACE.includes(numberOf(reason)) ? 'refused' : 'failed';
   } finally {
-    await handle.close();
-    await rm(probe, { force: true });
+    await handle?.close();
+    await rm(probe, { force: true }).catch(() => undefined); // fails with the disk
   }
 }
 
