@@ -155,7 +155,9 @@ export async function startCoordinator(config: CoordinatorConfig, machine: Coord
       health: () => storeHealth.health(),
       ready: () => {
         const reasons = [...storeHealth.reasonsNotReady(), ...(state.restoredReason === undefined ? [] : [state.restoredReason])];
-        return reasons.length === 0 ? { ok: true } : { ok: false, reasons };
+        const degraded = api.warnings();
+        if (reasons.length > 0) return { ok: false, reasons: [...reasons, ...degraded] };
+        return degraded.length === 0 ? { ok: true } : { ok: true, degraded };
       },
       metrics: () => metrics.expose(),
     });

@@ -7,6 +7,8 @@ import {
   type BackupChunk,
   type BackupRequest,
 } from '@cloudless/api';
+import { errorFields } from '@cloudless/base';
+import { StorageFault } from '@cloudless/cluster-state';
 import type { HandlerContext } from '@connectrpc/connect';
 import type { AuditLog } from './audit.js';
 import type { ApiServerDeps } from './ports.js';
@@ -18,7 +20,7 @@ export class AdminHandlers {
   /** Reads as fast as the caller takes it, and holds nothing open in between. */
   async *backup(_request: BackupRequest, context: HandlerContext): AsyncGenerator<BackupChunk> {
     const { signal } = context;
-    await this.deps.audit.actOf(context).begins({});
+    await this.recordBackup(context);
     const chunks = this.deps.state.backup();
     try {
       let next = await chunks.next();
@@ -30,6 +32,21 @@ export class AdminHandlers {
       this.deps.log.info('backup was read', { revision: String(revision), entries, bytes, sha256 });
     } finally {
       await chunks.return(undefined as never);
+    }
+  }
+
+  /**
+   * A backup may be the only way to save a state whose data file was deleted, and no event can be written any more then:
+   * the log takes the place of the audit event.
+   */
+  private async recordBackup(context: HandlerContext): Promise<void> {
+    const act = this.deps.audit.actOf(context);
+    try {
+      await act.begins({});
+    } catch (reason) {
+      if (!(reason instanceof StorageFault) || reason.lost !== 'dataFile') throw reason;
+      const { rpc, address } = act.facts;
+      this.deps.log.warn('audit event not written: the data file is lost', { rpc, address, ...errorFields(reason) });
     }
   }
 

@@ -4,6 +4,7 @@ import { NodeRecordSchema, type NodeRecord } from '@cloudless/api/store';
 import { CloudlessError, InvalidInputError } from '@cloudless/base';
 import type { Stored } from '@cloudless/cluster-state';
 import { withoutConflict } from './conflicts.js';
+import type { ForeignAgents } from './foreign-agents.js';
 import { stampTaints } from './node-changes.js';
 import type { ApiServerDeps } from './ports.js';
 
@@ -11,7 +12,9 @@ import type { ApiServerDeps } from './ports.js';
 export const PROTOCOL = 1;
 
 /** What {@link admit} works with. */
-export type AdmissionDeps = Pick<ApiServerDeps, 'state' | 'placements' | 'clock' | 'random'>;
+export type AdmissionDeps = Pick<ApiServerDeps, 'state' | 'placements' | 'clock' | 'random'> & {
+  readonly foreign: ForeignAgents;
+};
 
 /**
  * Checks that an agent belongs here, and keeps what it says of its machine.
@@ -32,7 +35,7 @@ export async function admit(deps: AdmissionDeps, hello: Hello): Promise<void> {
   });
 }
 
-function checkBelongs({ state }: Pick<ApiServerDeps, 'state'>, hello: Hello): void {
+function checkBelongs({ state, foreign }: AdmissionDeps, hello: Hello): void {
   if (hello.protocolMin > PROTOCOL || hello.protocolMax < PROTOCOL) {
     throw new CloudlessError(
       'precondition',
@@ -40,6 +43,7 @@ function checkBelongs({ state }: Pick<ApiServerDeps, 'state'>, hello: Hello): vo
     );
   }
   if (hello.clusterId !== state.clusterId) {
+    if (hello.clusterId !== '') foreign.note(hello.nodeId, hello.clusterId);
     throw new CloudlessError(
       'precondition',
       `node "${hello.nodeId}" belongs to cluster ${hello.clusterId || '(none)'}, this is cluster ${state.clusterId}`,

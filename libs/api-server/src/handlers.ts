@@ -3,6 +3,7 @@ import type { ConnectRouter } from '@connectrpc/connect';
 import { AdminHandlers } from './admin.js';
 import { AuditLog } from './audit.js';
 import { cutUnread } from './cut-unread.js';
+import { ForeignAgents } from './foreign-agents.js';
 import { InteractiveHandlers } from './interactive.js';
 import { NodeHandlers } from './nodes.js';
 import { ObservingHandlers } from './observing.js';
@@ -22,6 +23,8 @@ import { WorkloadHandlers } from './workloads.js';
 export interface ApiServer {
   /** Registers CoordinatorService, AgentService for the containers of all nodes, and AdminService. */
   readonly routes: (router: ConnectRouter) => void;
+  /** What an operator should know although all is served; empty when there is nothing. For /ready. */
+  warnings(): readonly string[];
   close(): Promise<void>;
 }
 
@@ -37,7 +40,8 @@ export function createApiServer(deps: ApiServerDeps): ApiServer {
   const plans = new PlanHandlers({ ...deps, audit, turns });
   const observing = new ObservingHandlers({ ...deps, soft });
   const admin = new AdminHandlers({ ...deps, audit });
-  const sessions = new SessionHub(deps);
+  const foreign = new ForeignAgents(deps);
+  const sessions = new SessionHub({ ...deps, foreign });
   const tunnels = new TunnelHub(deps, sessions);
   const streams = new StreamHandlers({ ...deps, audit }, tunnels);
   const statistics = new StatisticsHandlers(deps, tunnels);
@@ -103,6 +107,7 @@ export function createApiServer(deps: ApiServerDeps): ApiServer {
         acceptRestoredState: audit.unary(AdminService.method.acceptRestoredState, admin.acceptRestoredState),
       });
     },
+    warnings: () => foreign.warnings(),
     close: async () => {
       soft.close();
       tunnels.close();

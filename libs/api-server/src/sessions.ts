@@ -21,6 +21,7 @@ import { CloudlessError, errorFields, type Timer, noMeter } from '@cloudless/bas
 import type { RecordChange } from '@cloudless/cluster-state';
 import type { HandlerContext } from '@connectrpc/connect';
 import { PROTOCOL, admit } from './admission.js';
+import type { ForeignAgents } from './foreign-agents.js';
 import { isAcknowledged, isOrphan, orderFor, ordersFor, orphanOrder } from './orders.js';
 import { Orphans } from './orphans.js';
 import { OrderMetrics } from './order-metrics.js';
@@ -97,7 +98,7 @@ export class SessionHub implements TunnelRequests {
   private nodeCount: number;
   private tunnels: TunnelNotices = { refused: () => undefined, gone: () => undefined, lost: () => undefined };
 
-  constructor(private readonly deps: ApiServerDeps) {
+  constructor(private readonly deps: ApiServerDeps & { readonly foreign: ForeignAgents }) {
     this.reports = new ReplicaReports(deps);
     this.age = new StoreAge(deps);
     this.orders = new OrderMetrics(deps);

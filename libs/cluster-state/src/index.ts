@@ -1,5 +1,6 @@
 export { ClusterState, openClusterState } from './cluster-state.js';
 export { LeadershipLostError } from './leadership-lost.js';
+export { StorageFault } from '@cloudless/state-store';
 export type { HistoricChange, HistoricChanges } from './history.js';
 export type { ChangeListener, ClusterStateOptions } from './cluster-state.js';
 export { RestoredStateError } from './restored-state.js';

@@ -27,7 +27,8 @@ export async function isOutOfSpace(reason: unknown, file: string): Promise<boole
   if (NO_SPACE.includes(code)) return true;
   if (code !== EIO) return false;
   const { bavail, bsize } = await statfs(dirname(file));
-  return bavail * bsize < GROUP_ROOM_BYTES || !(await takesMore(file));
+  const answer = await tryToWrite(file);
+  return answer === 'refused' || (answer === 'taken' && bavail * bsize < GROUP_ROOM_BYTES); // somebody may have made room meanwhile
 }
 
 /** Whether a disk that was full has room for some commits again. Where statfs does not show why it was full: perhaps. */
@@ -45,21 +46,25 @@ export function noRoomFor(file: string, cause: unknown): CloudlessError {
   );
 }
 
-/** Whether a file beside the data file can be written where the data file ends. Finds quotas and limits that statfs does not show. */
-async function takesMore(file: string): Promise<boolean> {
+/**
+ * Writes a file beside the data file where the data file ends. Finds quotas and limits that statfs does not show.
+ * @returns `refused` for want of room, `failed` when the disk fails for another reason.
+ */
+async function tryToWrite(file: string): Promise<'taken' | 'refused' | 'failed'> {
   const probe = join(dirname(file), 'probe');
-  const handle = await open(probe, 'w', 0o600);
+  let handle: FileHandle | undefined;
   try {
+    handle = await open(probe, 'w', 0o600);
     const { size } = await stat(file);
     const chunk = Buffer.alloc(CHUNK_BYTES);
     for (let offset = 0; offset < GROUP_ROOM_BYTES; offset += CHUNK_BYTES)
-      if (!(await writeWhole(handle, chunk, size + offset))) return false;
-    return true;
+      if (!(await writeWhole(handle, chunk, size + offset))) return 'refused';
+    return 'taken';
   } catch (reason) {
-    return !NO_SPACE.includes(numberOf(reason));
+    return NO_SPACE.includes(numberOf(reason)) ? 'refused' : 'failed';
   } finally {
-    await handle.close();
-    await rm(probe, { force: true });
+    await handle?.close();
+    await rm(probe, { force: true }).catch(() => undefined); // fails with the disk
   }
 }
 

@@ -1,7 +1,7 @@
 import { copyFile, mkdir, readdir, rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { ManualClock } from '@cloudless/base/testing';
-import { type StorageFault } from '@cloudless/state-store';
+import type { StorageFault } from '@cloudless/state-store';
 import { openLmdbStateStore } from './index.js';
 import { removeTemporaryDirectories, temporaryDirectory } from './testing/index.js';
 

@@ -23,7 +23,7 @@ function dataFileLost(file: string, found: string | undefined): StorageFault {
   return new StorageFault(
     'dataFile',
     `${file} is no longer the file that this process has open: ${how}; writes are refused, and what is still read here may ` +
-      'exist nowhere else: make a backup before this process ends',
+      'exist nowhere else',
   );
 }
 

@@ -6,18 +6,20 @@ import { createGrpcTransport } from '@connectrpc/connect-node';
 import { RealCluster } from './cluster.js';
 import { describeOnDiskImages, DiskImage } from './disk-image.js';
 import { whyNoNamespaces } from './namespaces.js';
-import { bundleOf, Running } from './processes.js';
+import { bundleOf, Running, runToEnd } from './processes.js';
 
 const IMAGE_MIB = 64;
 let directory = '';
 let dataDir = '';
 const started: Running[] = [];
+const cleanups: (() => Promise<void>)[] = [];
 beforeEach(() => {
   directory = mkdtempSync(join(tmpdir(), 'cloudless-e2e-store-'));
   dataDir = join(directory, 'data');
 });
 afterEach(async () => {
   for (const program of started.splice(0)) await program.kill('SIGKILL');
+  for (const cleanup of cleanups.splice(0)) await cleanup();
   rmSync(directory, { recursive: true });
 });
 
@@ -31,6 +33,7 @@ function startCoordinator(...inside: readonly string[]): Running {
 }
 
 interface Served {
+  readonly url: string;
   readonly running: Running;
   readonly client: CoordinatorClient;
   /** The answer of a page of the server for probes. */
@@ -43,7 +46,7 @@ async function serving(running = startCoordinator()): Promise<Served> {
     const response = await fetch(`${String(opsUrl)}${path}`);
     return `${response.status} ${await response.text()}`;
   };
-  return { running, client: createCoordinatorClient(createGrpcTransport({ baseUrl: String(url) })), page };
+  return { url: String(url), running, client: createCoordinatorClient(createGrpcTransport({ baseUrl: String(url) })), page };
 }
 
 /** @returns `acknowledged`, or the kind of the error. */
@@ -120,6 +123,22 @@ describe('a data directory that goes away under a coordinator', () => {
     expect(await namesIn(coordinator)).toContain('before');
   });
 
+  it('once deleted, can be made again from a backup of the coordinator that still has it open', async () => {
+    const coordinator = await serving();
+    expect(await write(coordinator, 'before')).toBe('acknowledged');
+    rmSync(dataDir, { recursive: true });
+    expect(await write(coordinator, 'after')).toBe('unavailable');
+    const backup = join(directory, 'backup');
+    for (const args of [
+      ['--server', coordinator.url, 'admin', 'backup', backup],
+      ['admin', 'restore', backup, '--data-dir', dataDir],
+    ]) {
+      expect(await runToEnd(process.execPath, [bundleOf('cloudlessctl'), ...args])).toMatchObject({ code: 0 });
+    }
+    await coordinator.running.kill('SIGTERM');
+    expect(await namesIn(await serving())).toEqual(['before']);
+  });
+
   it('is noticed without any write, and what was acknowledged is there once it is back', async () => {
     const coordinator = await serving();
     expect(await write(coordinator, 'before')).toBe('acknowledged');
@@ -154,16 +173,13 @@ describe('a coordinator with an empty data directory', () => {
 describeOnDiskImages('a disk that fails under a coordinator', () => {
   it('ends the process, so that a supervisor can start it again', async () => {
     const image = await DiskImage.create(join(directory, 'image'), IMAGE_MIB);
-    try {
-      dataDir = await image.makeDirectory('data');
-      const coordinator = await serving();
-      expect(await write(coordinator, 'before')).toBe('acknowledged');
-      await image.cutPower();
-      expect(await write(coordinator, 'after')).toBe('unavailable');
-      expect(await coordinator.running.exited).toBe(1);
-      await coordinator.running.line((line) => line.includes('"message":"coordinator stops'));
-    } finally {
-      await image.unmount();
-    }
+    cleanups.push(() => image.unmount());
+    dataDir = await image.makeDirectory('data');
+    const coordinator = await serving();
+    expect(await write(coordinator, 'before')).toBe('acknowledged');
+    await image.cutPower();
+    expect(await write(coordinator, 'after')).toBe('unavailable');
+    expect(await coordinator.running.exited).toBe(1);
+    await coordinator.running.line((line) => line.includes('"message":"coordinator stops'));
   });
 });
