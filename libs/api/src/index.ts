@@ -10,6 +10,9 @@ export { codeName, codeOfKind, createErrorInterceptor, fromConnectError, kindOfC
 export { hostPortsOf } from './host-ports.js';
 export type { HostPort } from './host-ports.js';
 export { LAST_LINES, toLastLines } from './last-lines.js';
+export { encodeLogBatch, linesOfEntry } from './log-batch.js';
+export { logCostOf } from './log-window.js';
+export type { BatchLine } from './log-batch.js';
 export { matchesLabels, parseLabelSelector } from './label-selector.js';
 export type { LabelCondition, LabelSelector } from './label-selector.js';
 export { pageOf } from './paging.js';
