@@ -3,17 +3,19 @@ import { rm, rmdir } from 'node:fs/promises';
 import { uptime } from 'node:os';
 import path from 'node:path';
 import { CloudlessError, errorFields, sleep, type ContainerId, type StopSignal } from '@cloudless/base';
-import type {
-  ContainerEvent,
-  ContainerLease,
-  ContainerRequest,
-  ContainerRuntime,
-  ContainerStatus,
-  ExecEvent,
-  ExecRequest,
-  LogLine,
-  LogRequest,
-  StartProgress,
+import {
+  eachLine,
+  type ContainerEvent,
+  type ContainerLease,
+  type ContainerRequest,
+  type ContainerRuntime,
+  type ContainerStatus,
+  type ExecEvent,
+  type ExecRequest,
+  type LogBatch,
+  type LogLine,
+  type LogRequest,
+  type StartProgress,
 } from '@cloudless/runtime';
 import { closedError, CriClient } from './client/cri-client.js';
 import { checkOptions, toCollector, toVolumeStore, type CriRuntimeOptions } from './cri-runtime-options.js';
@@ -179,6 +181,10 @@ class OpenCriRuntime implements CriRuntime {
   }
 
   logs(containerId: ContainerId, request: LogRequest, signal: StopSignal): AsyncIterable<LogLine> {
+    return eachLine(this.logBatches(containerId, request, signal));
+  }
+
+  logBatches(containerId: ContainerId, request: LogRequest, signal: StopSignal): AsyncIterable<LogBatch> {
     return this.containerLogs.read(containerId, request, signal);
   }
 
