@@ -6,8 +6,12 @@ import {
   ExecCommandRequestSchema,
   ExecStartSchema,
   GetContainerStatusRequestSchema,
+  LogChannelFramesSchema,
+  LogChannelSchema,
   OutputStream,
   StreamLogsRequestSchema,
+  TunnelEndSchema,
+  type LogChannelFrame,
   type LogEntry,
 } from '@cloudless/api';
 import { behaviourCommand } from '@cloudless/runtime/testing';
@@ -287,6 +291,41 @@ describe('tunnels', () => {
     world.machine.write(idOf(world), 'stdout', 'b\n');
     await settle();
     expect(world.coordinator.tunnels.get('t1')).toHaveLength(2);
+  });
+
+  it('carry many logs, of which one goes on when another is closed', async () => {
+    const world = await aWorld('web-1');
+    world.coordinator.openTunnel('t1', { case: 'logChannel', value: create(LogChannelSchema) });
+    await settle();
+    const say = (logId: bigint, frame: LogChannelFrame['frame']): void =>
+      world.coordinator.sayInTunnels({
+        case: 'logChannel',
+        value: create(LogChannelFramesSchema, { frames: [{ logId, frame }] }),
+      });
+    for (const logId of [1n, 2n]) {
+      say(logId, { case: 'open', value: followed(world).value });
+      say(logId, { case: 'window', value: 10_000n });
+    }
+    await settle();
+    world.machine.write(idOf(world), 'stdout', 'a\n');
+    await settle();
+    say(1n, { case: 'close', value: create(TunnelEndSchema) });
+    await settle();
+    world.machine.write(idOf(world), 'stdout', 'b\n');
+    await settle();
+    const framesNow = () =>
+      world.coordinator.tunnels.get('t1')!.flatMap((frame) => (frame.case === 'logChannel' ? frame.value.frames : []));
+    const entries = framesNow();
+    expect(entries).toMatchObject([
+      { logId: 1n, frame: { case: 'entry', value: { line: 'a' } } },
+      { logId: 2n, frame: { case: 'entry', value: { line: 'a' } } },
+      { logId: 2n, frame: { case: 'entry', value: { line: 'b' } } },
+    ]);
+    world.coordinator.endTunnels();
+    await settle();
+    world.machine.write(idOf(world), 'stdout', 'c\n');
+    await settle();
+    expect(framesNow()).toHaveLength(3);
   });
 
   it('end a command and its children when the coordinator ends the call', async () => {
