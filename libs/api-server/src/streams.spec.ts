@@ -1,5 +1,6 @@
 import { create } from '@bufbuild/protobuf';
 import {
+  GetContainerStatusRequestSchema,
   LogEntrySchema,
   ReplicaStatus_Phase as Phase,
   StreamLogsRequestSchema,
@@ -14,6 +15,7 @@ import type { ClusterState } from '@cloudless/cluster-state';
 import type { HandlerContext } from '@connectrpc/connect';
 import type { TunnelNotices } from './sessions.js';
 import { AuditLog } from './audit.js';
+import { LogStreams } from './log-streams.js';
 import { StreamHandlers } from './streams.js';
 import { TunnelHub, type Tunnels } from './tunnels.js';
 
@@ -54,6 +56,9 @@ function depsOfTwo(clock: ManualClock) {
   return { ...deps, audit: new AuditLog(deps) };
 }
 
+/** Of agents that know no channel of logs. */
+const streamsOver = (clock: ManualClock, tunnels: Tunnels): StreamHandlers =>
+  new StreamHandlers(depsOfTwo(clock), tunnels, new LogStreams(tunnels, () => false));
 const context = (signal: AbortSignal) => ({ signal }) as HandlerContext;
 
 describe('logs of a workload', () => {
@@ -66,7 +71,7 @@ describe('logs of a workload', () => {
         await new Promise<void>((resolve) => signal.addEventListener('abort', () => resolve()));
       },
     };
-    const streams = new StreamHandlers(depsOfTwo(clock), tunnels);
+    const streams = streamsOver(clock, tunnels);
     const request = create(StreamLogsRequestSchema, { name: 'web', follow: true });
     const counts = new Map<string, number>();
     const reading = (async () => {
@@ -97,7 +102,7 @@ describe('logs of a workload', () => {
         }
       },
     };
-    const streams = new StreamHandlers(depsOfTwo(clock), tunnels);
+    const streams = streamsOver(clock, tunnels);
     const request = create(StreamLogsRequestSchema, { name: 'web' });
     await expect(streams.streamLogs(request, context(new AbortController().signal)).next()).rejects.toThrow('node-2');
     expect(open).toBe(0);
@@ -148,6 +153,7 @@ describe('a tunnel', () => {
 
   it('that nobody reads any more makes room for another', async () => {
     const { clock, hub } = hubOfSilence();
+    const target = { case: 'status', value: create(GetContainerStatusRequestSchema) } as const;
     for (let round = 0; round < 3; round += 1) {
       const callers = Array.from({ length: 32 }, () => new AbortController());
       const readings = callers.map((caller) =>
