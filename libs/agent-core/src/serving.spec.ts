@@ -159,6 +159,17 @@ describe('logs', () => {
     }
   });
 
+  it('with a tail of which no line is wanted begin after the last line, so that nothing before it counts as missing', async () => {
+    const world = await aWorld('web-1');
+    world.machine.write(idOf(world), 'stdout', 'a\nb\n');
+    const { seen } = follow(world, { replicaId: 'web-1', follow: true, tailLines: 5, streams: [OutputStream.STDERR] });
+    await settle();
+    expect(seen).toMatchObject([{ sequence: 0n, position: 2n }]);
+    world.machine.write(idOf(world), 'stderr', 'c\n');
+    await settle();
+    expect(seen.slice(1)).toMatchObject([{ sequence: 3n, line: 'c' }]);
+  });
+
   it('resume a replica after what was seen, with its later containers, whatever the tail', async () => {
     const world = await aWorld('web-1');
     const first = idOf(world);

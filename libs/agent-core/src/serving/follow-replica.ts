@@ -103,20 +103,25 @@ async function tailOf(
   for (const containerId of [...containers].reverse()) {
     if (left === 0 && beginning !== undefined) break;
     let first: bigint | undefined;
-    if (left === 0) {
-      for await (const { lines } of lastLines(containerId, 1, { follow: false })) {
-        const last = lines.at(-1);
-        if (last !== undefined) first = last.sequence + 1n;
-      }
-    } else {
+    // Asked before the lines are counted: what is written meanwhile comes after it.
+    const end = beginning === undefined ? await endOf(lastLines(containerId, 1, { follow: false })) : undefined;
+    if (left > 0) {
       for await (const { lines } of lastLines(containerId, left, wanted)) {
         first ??= lines[0]?.sequence;
         left -= lines.length;
       }
     }
+    first ??= end;
     if (first !== undefined || beginning === undefined) beginning = { containerId, sequence: (first ?? 1n) - 1n };
   }
   return beginning;
+}
+
+/** Sequence number after the last of these lines; undefined when there is none. */
+async function endOf(batches: AsyncIterable<LogBatch>): Promise<bigint | undefined> {
+  let last: bigint | undefined;
+  for await (const { lines } of batches) last = lines.at(-1)?.sequence ?? last;
+  return last === undefined ? undefined : last + 1n;
 }
 
 /** Resolves at the next change of the replica, or when aborted. */
