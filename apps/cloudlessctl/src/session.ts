@@ -98,7 +98,16 @@ export class Session {
 
   /** Prints one of many values for programs: a line of JSON, or a YAML document. */
   printItem(value: JsonValue): Promise<void> {
-    return this.print(this.settings.output === 'yaml' ? `---\n${printYaml(value)}` : `${JSON.stringify(value)}\n`);
+    return this.print(this.itemText(value));
+  }
+
+  /** Prints several of them by one write. */
+  printItems(values: readonly JsonValue[]): Promise<void> {
+    return this.print(values.map((value) => this.itemText(value)).join(''));
+  }
+
+  private itemText(value: JsonValue): string {
+    return this.settings.output === 'yaml' ? `---\n${printYaml(value)}` : `${JSON.stringify(value)}\n`;
   }
 
   close(): void {

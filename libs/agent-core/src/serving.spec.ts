@@ -6,8 +6,12 @@ import {
   ExecCommandRequestSchema,
   ExecStartSchema,
   GetContainerStatusRequestSchema,
+  LogChannelFramesSchema,
+  LogChannelSchema,
   OutputStream,
   StreamLogsRequestSchema,
+  TunnelEndSchema,
+  type LogChannelFrame,
   type ExecCommandResponse,
   type LogEntry,
 } from '@cloudless/api';
@@ -156,6 +160,17 @@ describe('logs', () => {
     }
   });
 
+  it('with a tail of which no line is wanted begin after the last line, so that nothing before it counts as missing', async () => {
+    const world = await aWorld('web-1');
+    world.machine.write(idOf(world), 'stdout', 'a\nb\n');
+    const { seen } = follow(world, { replicaId: 'web-1', follow: true, tailLines: 5, streams: [OutputStream.STDERR] });
+    await settle();
+    expect(seen).toMatchObject([{ sequence: 0n, position: 2n }]);
+    world.machine.write(idOf(world), 'stderr', 'c\n');
+    await settle();
+    expect(seen.slice(1)).toMatchObject([{ sequence: 3n, line: 'c' }]);
+  });
+
   it('resume a replica after what was seen, with its later containers, whatever the tail', async () => {
     const world = await aWorld('web-1');
     const first = idOf(world);
@@ -288,6 +303,41 @@ describe('tunnels', () => {
     world.machine.write(idOf(world), 'stdout', 'b\n');
     await settle();
     expect(world.coordinator.tunnels.get('t1')).toHaveLength(2);
+  });
+
+  it('carry many logs, of which one goes on when another is closed', async () => {
+    const world = await aWorld('web-1');
+    world.coordinator.openTunnel('t1', { case: 'logChannel', value: create(LogChannelSchema) });
+    await settle();
+    const say = (logId: bigint, frame: LogChannelFrame['frame']): void =>
+      world.coordinator.sayInTunnels({
+        case: 'logChannel',
+        value: create(LogChannelFramesSchema, { frames: [{ logId, frame }] }),
+      });
+    for (const logId of [1n, 2n]) {
+      say(logId, { case: 'open', value: followed(world).value });
+      say(logId, { case: 'window', value: 10_000n });
+    }
+    await settle();
+    world.machine.write(idOf(world), 'stdout', 'a\n');
+    await settle();
+    say(1n, { case: 'close', value: create(TunnelEndSchema) });
+    await settle();
+    world.machine.write(idOf(world), 'stdout', 'b\n');
+    await settle();
+    const framesNow = () =>
+      world.coordinator.tunnels.get('t1')!.flatMap((frame) => (frame.case === 'logChannel' ? frame.value.frames : []));
+    const entries = framesNow();
+    expect(entries).toMatchObject([
+      { logId: 1n, frame: { case: 'entry', value: { line: 'a' } } },
+      { logId: 2n, frame: { case: 'entry', value: { line: 'a' } } },
+      { logId: 2n, frame: { case: 'entry', value: { line: 'b' } } },
+    ]);
+    world.coordinator.endTunnels();
+    await settle();
+    world.machine.write(idOf(world), 'stdout', 'c\n');
+    await settle();
+    expect(framesNow()).toHaveLength(3);
   });
 
   it('end a command and its children when the coordinator ends the call', async () => {

@@ -8,8 +8,16 @@ import type { ForeignAgents } from './foreign-agents.js';
 import { stampTaints } from './node-changes.js';
 import type { ApiServerDeps } from './ports.js';
 
-/** The protocol of this coordinator; an agent must speak it too. */
-export const PROTOCOL = 1;
+/** The oldest and the newest protocol of this coordinator; an agent must speak one of them. */
+export const PROTOCOL_MIN = 1;
+export const PROTOCOL_MAX = 2;
+/** From this protocol on a tunnel can carry many logs. */
+export const LOG_CHANNEL_PROTOCOL = 2;
+
+/** The newest protocol that both sides speak. */
+export function protocolWith(hello: Pick<Hello, 'protocolMax'>): number {
+  return Math.min(hello.protocolMax, PROTOCOL_MAX);
+}
 
 /** What {@link admit} works with. */
 export type AdmissionDeps = Pick<ApiServerDeps, 'state' | 'placements' | 'clock' | 'random'> & {
@@ -36,10 +44,11 @@ export async function admit(deps: AdmissionDeps, hello: Hello): Promise<void> {
 }
 
 function checkBelongs({ state, foreign }: AdmissionDeps, hello: Hello): void {
-  if (hello.protocolMin > PROTOCOL || hello.protocolMax < PROTOCOL) {
+  if (hello.protocolMin > PROTOCOL_MAX || hello.protocolMax < PROTOCOL_MIN) {
     throw new CloudlessError(
       'precondition',
-      `agent speaks protocol ${hello.protocolMin} to ${hello.protocolMax}, this coordinator speaks ${PROTOCOL}; install matching versions`,
+      `agent speaks protocol ${hello.protocolMin} to ${hello.protocolMax}, ` +
+        `this coordinator speaks ${PROTOCOL_MIN} to ${PROTOCOL_MAX}; install matching versions`,
     );
   }
   if (hello.clusterId !== state.clusterId) {

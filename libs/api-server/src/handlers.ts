@@ -14,6 +14,8 @@ import { serverInfo } from './server-info.js';
 import { SessionHub } from './sessions.js';
 import { SoftChanges } from './soft-changes.js';
 import { StatisticsHandlers } from './statistics.js';
+import { LogStreams } from './log-streams.js';
+import { LOG_CHANNEL_PROTOCOL } from './admission.js';
 import { StreamHandlers } from './streams.js';
 import { TunnelHub } from './tunnels.js';
 import { Turns } from './turns.js';
@@ -43,7 +45,8 @@ export function createApiServer(deps: ApiServerDeps): ApiServer {
   const foreign = new ForeignAgents(deps);
   const sessions = new SessionHub({ ...deps, foreign });
   const tunnels = new TunnelHub(deps, sessions);
-  const streams = new StreamHandlers({ ...deps, audit }, tunnels);
+  const logs = new LogStreams(tunnels, (nodeId) => (sessions.protocolOf(nodeId) ?? 0) >= LOG_CHANNEL_PROTOCOL);
+  const streams = new StreamHandlers({ ...deps, audit }, tunnels, logs);
   const statistics = new StatisticsHandlers(deps, tunnels);
   const interactive = new InteractiveHandlers({ ...deps, audit }, tunnels);
   const watch = <Item extends { readonly revision: bigint }>(items: AsyncIterable<Item>) => cutUnread(items, deps.clock);

@@ -10,4 +10,4 @@ export type {
   Planning,
   SessionTimings,
 } from './ports.js';
-export { PROTOCOL } from './admission.js';
+export { PROTOCOL_MAX, PROTOCOL_MIN } from './admission.js';

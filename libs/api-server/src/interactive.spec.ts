@@ -33,7 +33,10 @@ describe('a forwarded port', () => {
         yield create(TunnelFrameSchema, { frame: { case: 'forwardOutput', value: {} } });
       },
     };
-    const handlers = new InteractiveHandlers({ state: stateOf(3), clock: new ManualClock(), audit }, tunnels);
+    const handlers = new InteractiveHandlers(
+      { state: stateOf(3), clock: new ManualClock(), audit, connectionOf: () => undefined },
+      tunnels,
+    );
     async function* requests() {
       yield create(PortForwardRequestSchema, { request: { case: 'start', value: { name: 'web' } } });
     }

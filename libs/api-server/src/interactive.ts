@@ -28,7 +28,7 @@ export class InteractiveHandlers {
   private turn = 0;
 
   constructor(
-    private readonly deps: Pick<ApiServerDeps, 'state' | 'clock'> & { readonly audit: AuditLog },
+    private readonly deps: Pick<ApiServerDeps, 'state' | 'clock' | 'connectionOf'> & { readonly audit: AuditLog },
     private readonly tunnels: Tunnels,
   ) {}
 
@@ -43,7 +43,9 @@ export class InteractiveHandlers {
     const containerId = containerFor(target, replica);
     const value = Object.assign(clone(ExecStartSchema, first.value), atContainer(containerId));
     await this.deps.audit.actOf(context).begins({ ...subjectOf(view, replica), command: first.value.command });
-    for await (const { frame } of this.tunnels.open(replica.nodeId, { case: 'execStream', value }, signal, execInput(items))) {
+    const input = execInput(items);
+    const client = this.deps.connectionOf(context);
+    for await (const { frame } of this.tunnels.open(replica.nodeId, { case: 'execStream', value }, signal, input, client)) {
       if (frame.case !== 'execOutput') continue;
       yield frame.value;
       if (frame.value.response.case === 'exit') return;
@@ -62,7 +64,9 @@ export class InteractiveHandlers {
     for (const [index, { replica, containerId }] of candidates.entries()) {
       await act.begins(subjectOf(this.deps.state.view(), replica)); // each: it may be another one that is reached
       const value = Object.assign(clone(PortForwardStartSchema, first.value), atContainer(containerId));
-      const frames = this.tunnels.open(replica.nodeId, { case: 'portForward', value }, signal, forwardInput(items));
+      const input = forwardInput(items);
+      const client = this.deps.connectionOf(context);
+      const frames = this.tunnels.open(replica.nodeId, { case: 'portForward', value }, signal, input, client);
       let started = false;
       try {
         for await (const { frame } of frames) {

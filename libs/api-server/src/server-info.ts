@@ -1,6 +1,6 @@
 import { create } from '@bufbuild/protobuf';
 import { ServerInfoSchema, type ServerInfo } from '@cloudless/api';
-import { PROTOCOL } from './admission.js';
+import { PROTOCOL_MAX, PROTOCOL_MIN } from './admission.js';
 import type { ApiServerDeps } from './ports.js';
 
 /** What answers, and which cluster it leads. */
@@ -10,7 +10,7 @@ export function serverInfo({ state, version }: Pick<ApiServerDeps, 'state' | 've
     clusterId: state.clusterId,
     epoch: state.epoch,
     revision: state.view().revision,
-    protocolMin: PROTOCOL,
-    protocolMax: PROTOCOL,
+    protocolMin: PROTOCOL_MIN,
+    protocolMax: PROTOCOL_MAX,
   });
 }

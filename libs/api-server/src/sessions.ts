@@ -20,7 +20,7 @@ import type { ReplicaRecord } from '@cloudless/api/store';
 import { CloudlessError, errorFields, type Timer, noMeter } from '@cloudless/base';
 import type { RecordChange } from '@cloudless/cluster-state';
 import type { HandlerContext } from '@connectrpc/connect';
-import { PROTOCOL, admit } from './admission.js';
+import { admit, protocolWith } from './admission.js';
 import type { ForeignAgents } from './foreign-agents.js';
 import { isAcknowledged, isOrphan, orderFor, ordersFor, orphanOrder } from './orders.js';
 import { Orphans } from './orphans.js';
@@ -37,6 +37,8 @@ const RESEND_MS = 1_000;
 /** One agent that is connected. */
 interface Session {
   readonly nodeId: string;
+  /** The protocol that is spoken in it. */
+  readonly protocol: number;
   /** Newest leadership it had taken orders from when the session began. */
   readonly highestEpoch: bigint;
   readonly outbox: Outbox<CoordinatorMessage>;
@@ -123,6 +125,11 @@ export class SessionHub implements TunnelRequests {
     await this.reports.close();
   }
 
+  /** The protocol of a node's session; undefined when the node is not connected. */
+  protocolOf(nodeId: string): number | undefined {
+    return this.sessions.get(nodeId)?.protocol;
+  }
+
   /** Asks the agent of a node to dial a tunnel. @returns False when it is not connected. */
   requestTunnel(nodeId: string, request: OpenTunnel): boolean {
     const session = this.sessions.get(nodeId);
@@ -158,7 +165,7 @@ export class SessionHub implements TunnelRequests {
     log.info('agent connected', { nodeId: session.nodeId });
     void this.read(session, incoming);
     try {
-      yield create(CoordinatorMessageSchema, { message: { case: 'welcome', value: this.welcome() } });
+      yield create(CoordinatorMessageSchema, { message: { case: 'welcome', value: this.welcome(hello.value) } });
       for await (const message of session.outbox.drain(clock, context.signal)) {
         // Not even one that was on its way; it is sent again when the state was accepted.
         if (message.message.case === 'order' && this.deps.state.restored !== undefined) continue;
@@ -199,15 +206,15 @@ export class SessionHub implements TunnelRequests {
       ...ordersFor(this.deps, nodeId, acknowledged),
       ...orphans.flatMap((report) => orphanOrder(this.deps, report) ?? []),
     ];
-    return create(HeartbeatResponseSchema, { welcome: this.welcome(), orders: state.restored === undefined ? orders : [] });
+    return create(HeartbeatResponseSchema, { welcome: this.welcome(hello), orders: state.restored === undefined ? orders : [] });
   }
 
-  private welcome(): Welcome {
+  private welcome(hello: Hello): Welcome {
     const { state, timings } = this.deps;
     return create(WelcomeSchema, {
       clusterId: state.clusterId,
       epoch: state.epoch,
-      protocol: PROTOCOL,
+      protocol: protocolWith(hello),
       lease: durationFromMs(timings.leaseMs),
       pingInterval: durationFromMs(timings.pingMs),
       usageInterval: durationFromMs(timings.usageMs),
@@ -216,11 +223,13 @@ export class SessionHub implements TunnelRequests {
   }
 
   /** A new session takes the place of an older one of the same node. */
-  private open({ nodeId, highestEpoch }: Hello): Session {
+  private open(hello: Hello): Session {
+    const { nodeId, highestEpoch } = hello;
     const older = this.sessions.get(nodeId);
     if (older !== undefined) this.leave(older);
     const session: Session = {
       nodeId,
+      protocol: protocolWith(hello),
       highestEpoch,
       outbox: new Outbox(),
       acknowledged: new Map(),

@@ -2,6 +2,7 @@ import { create } from '@bufbuild/protobuf';
 import {
   ExecCommandRequestSchema,
   ExecCommandResponseSchema,
+  GetContainerStatusRequestSchema,
   LogEntrySchema,
   ReplicaStatus_Phase as Phase,
   StreamLogsRequestSchema,
@@ -16,6 +17,7 @@ import type { ClusterState } from '@cloudless/cluster-state';
 import { Code, ConnectError, type HandlerContext } from '@connectrpc/connect';
 import type { TunnelNotices } from './sessions.js';
 import { AuditLog } from './audit.js';
+import { LogStreams } from './log-streams.js';
 import { StreamHandlers } from './streams.js';
 import { TunnelHub, type Tunnels } from './tunnels.js';
 
@@ -56,6 +58,9 @@ function depsOfTwo(clock: ManualClock) {
   return { ...deps, audit: new AuditLog(deps) };
 }
 
+/** Of agents that know no channel of logs. */
+const streamsOver = (clock: ManualClock, tunnels: Tunnels): StreamHandlers =>
+  new StreamHandlers(depsOfTwo(clock), tunnels, new LogStreams(tunnels, () => false));
 const context = (signal: AbortSignal) => ({ signal }) as HandlerContext;
 
 describe('logs of a workload', () => {
@@ -68,7 +73,7 @@ describe('logs of a workload', () => {
         await new Promise<void>((resolve) => signal.addEventListener('abort', () => resolve()));
       },
     };
-    const streams = new StreamHandlers(depsOfTwo(clock), tunnels);
+    const streams = streamsOver(clock, tunnels);
     const request = create(StreamLogsRequestSchema, { name: 'web', follow: true });
     const counts = new Map<string, number>();
     const reading = (async () => {
@@ -99,7 +104,7 @@ describe('logs of a workload', () => {
         }
       },
     };
-    const streams = new StreamHandlers(depsOfTwo(clock), tunnels);
+    const streams = streamsOver(clock, tunnels);
     const request = create(StreamLogsRequestSchema, { name: 'web' });
     await expect(streams.streamLogs(request, context(new AbortController().signal)).next()).rejects.toThrow('node-2');
     expect(open).toBe(0);
@@ -123,7 +128,7 @@ describe('the result of a command', () => {
       },
     };
     const audit = { actOf: () => ({ begins: () => Promise.resolve() }) } as unknown as AuditLog;
-    const streams = new StreamHandlers({ ...depsOfTwo(new ManualClock()), audit }, tunnels);
+    const streams = new StreamHandlers({ ...depsOfTwo(new ManualClock()), audit }, tunnels, new LogStreams(tunnels, () => false));
     const request = create(ExecCommandRequestSchema, { name: 'web', command: ['x'] });
     const result = await streams.execCommand(request, context(new AbortController().signal));
     expect(result).toMatchObject({ ...end, stdout });
@@ -216,6 +221,7 @@ describe('a tunnel', () => {
 
   it('that nobody reads any more makes room for another', async () => {
     const { clock, hub } = hubOfSilence();
+    const target = { case: 'status', value: create(GetContainerStatusRequestSchema) } as const;
     for (let round = 0; round < 3; round += 1) {
       const callers = Array.from({ length: 32 }, () => new AbortController());
       const readings = callers.map((caller) =>

@@ -9,6 +9,8 @@ import {
   LogEntrySchema,
   LogPositionSchema,
   StreamLogsRequestSchema,
+  linesOfEntry,
+  logCostOf,
   type ContainerStatus,
   type ExecCommandRequest,
   type ExecCommandResponse,
@@ -24,35 +26,58 @@ import type { HandlerContext } from '@connectrpc/connect';
 import { DirtyKeys } from './changes.js';
 import type { AuditLog } from './audit.js';
 import { subjectOf } from './audit-subject.js';
+import type { LogStreams } from './log-streams.js';
 import type { ApiServerDeps } from './ports.js';
+import type { Client } from './stream-shares.js';
 import { containerFor, findContainer, resolveTarget, runningReplica, type Target } from './targets.js';
 import type { Tunnels } from './tunnels.js';
 
 /** Between two tries to reach the agent of a followed replica again. */
 const REDIAL_MS = 250;
-/** Lines of all replicas that wait for the reader of a merged stream. */
-const MAX_WAITING_LINES = 256;
+/** Entries of all replicas that wait for the reader of a merged stream, bytes. */
+const MAX_WAITING_BYTES = 256 * 1024;
+/** Of batches that are asked for on behalf of a client that asks for none. */
+const BATCH_BYTES = 64 * 1024;
+
+/** Who reads a log, and until when. */
+interface LogReader {
+  readonly signal: AbortSignal;
+  readonly client: Client;
+}
 
 /** Logs, exec and container status, by way of the agents' tunnels. */
 export class StreamHandlers {
   constructor(
-    private readonly deps: Pick<ApiServerDeps, 'state' | 'clock' | 'log'> & { readonly audit: AuditLog },
+    private readonly deps: Pick<ApiServerDeps, 'state' | 'clock' | 'log' | 'connectionOf'> & { readonly audit: AuditLog },
     private readonly tunnels: Tunnels,
+    private readonly logs: LogStreams,
   ) {}
 
-  async *streamLogs(request: StreamLogsRequest, { signal }: HandlerContext): AsyncGenerator<LogEntry> {
+  /** Lines come from agents in batches in any case; a client that asks for none gets them one by one. */
+  async *streamLogs(request: StreamLogsRequest, context: HandlerContext): AsyncGenerator<LogEntry> {
+    const client = this.deps.connectionOf(context);
+    const singly = request.maxBatchBytes === 0;
+    const wanted = Object.assign(clone(StreamLogsRequestSchema, request), {
+      maxBatchBytes: singly ? BATCH_BYTES : request.maxBatchBytes,
+    });
+    const entries = this.entriesOf(wanted, { signal: context.signal, client });
+    if (!singly) return yield* entries;
+    for await (const entry of entries) yield* linesOfEntry(entry);
+  }
+
+  private async *entriesOf(request: StreamLogsRequest, reader: LogReader): AsyncGenerator<LogEntry> {
     const target = resolveTarget(this.deps.state.view(), request);
     if (request.afterSequence > 0n && target.kind !== 'container') {
       throw new InvalidInputError([
         { field: 'after_sequence', message: 'needs container_id: sequence numbers count within one container' },
       ]);
     }
-    if (target.kind !== 'workload') yield* this.replicaLogs(target, request, signal);
-    else if (request.follow) yield* this.followWorkload(target.uid, request, signal);
-    else yield* this.workloadLogs(target.uid, request, signal);
+    if (target.kind !== 'workload') yield* this.replicaLogs(target, request, reader);
+    else if (request.follow) yield* this.followWorkload(target.uid, request, reader);
+    else yield* this.workloadLogs(target.uid, request, reader);
   }
 
-  async execCommand(request: ExecCommandRequest, { signal }: HandlerContext): Promise<ExecCommandResponse> {
+  async execCommand(request: ExecCommandRequest, context: HandlerContext): Promise<ExecCommandResponse> {
     const view = this.deps.state.view();
     const target = resolveTarget(view, request);
     const replica = target.kind === 'workload' ? runningReplica(view, target) : target.replica;
@@ -64,8 +89,10 @@ export class StreamHandlers {
       name: '',
     });
     await this.deps.audit.actOf(request).begins({ ...subjectOf(view, replica), command: request.command });
+    const client = this.deps.connectionOf(context);
+    const frames = this.tunnels.open(replica.nodeId, { case: 'exec', value }, context.signal, undefined, client);
     const result = new ExecResultJoiner();
-    for await (const { frame } of this.tunnels.open(replica.nodeId, { case: 'exec', value }, signal)) {
+    for await (const { frame } of frames) {
       if (frame.case === 'execPiece') result.add(frame.value);
       if (frame.case === 'exec') return result.finish(frame.value);
     }
@@ -111,7 +138,7 @@ export class StreamHandlers {
   private async *replicaLogs(
     target: Exclude<Target, { kind: 'workload' }>,
     request: StreamLogsRequest,
-    signal: AbortSignal,
+    { signal, client }: LogReader,
   ): AsyncGenerator<LogEntry> {
     const { state, clock } = this.deps;
     const seen = new Map(request.after.map(({ containerId, sequence }) => [containerId, sequence]));
@@ -121,10 +148,9 @@ export class StreamHandlers {
       try {
         if (nodeId === '') throw new CloudlessError('precondition', `replica "${id}" has no node yet`);
         const value = requestFor(target, request, seen, begun);
-        for await (const { frame } of this.tunnels.open(nodeId, { case: 'logs', value }, signal)) {
-          if (frame.case !== 'log') continue;
+        for await (const entry of this.logs.read(nodeId, value, signal, client)) {
           begun = true;
-          if (isNew(frame.value, seen)) yield frame.value;
+          yield* takeNew(entry, seen);
         }
         return;
       } catch (reason) {
@@ -135,10 +161,10 @@ export class StreamHandlers {
     }
   }
 
-  /** All replicas that have lines, merged by time. */
-  private async *workloadLogs(uid: string, request: StreamLogsRequest, signal: AbortSignal): AsyncGenerator<LogEntry> {
+  /** All replicas that have lines, merged by time: so one line at a time, as those of several replicas lie between each other. */
+  private async *workloadLogs(uid: string, request: StreamLogsRequest, reader: LogReader): AsyncGenerator<LogEntry> {
     const replicas = [...this.deps.state.view().replicasOf(uid)].map(({ value }) => value).filter(hasLogs);
-    const streams = replicas.map((replica) => this.replicaLogs({ kind: 'replica', replica }, request, signal));
+    const streams = replicas.map((replica) => eachLine(this.replicaLogs({ kind: 'replica', replica }, request, reader)));
     try {
       const heads = await Promise.all(streams.map((stream) => stream.next()));
       for (;;) {
@@ -156,10 +182,15 @@ export class StreamHandlers {
   }
 
   /** All replicas, and those that come later, in the order in which their lines arrive. Ends when the workload is gone. */
-  private async *followWorkload(uid: string, request: StreamLogsRequest, signal: AbortSignal): AsyncGenerator<LogEntry> {
+  private async *followWorkload(
+    uid: string,
+    request: StreamLogsRequest,
+    { signal, client }: LogReader,
+  ): AsyncGenerator<LogEntry> {
     const { state, clock, log } = this.deps;
     const dirty = new DirtyKeys();
     const lines: LogEntry[] = [];
+    let waitingBytes = 0;
     const attached = new Set<string>();
     const failures: unknown[] = [];
     let pumping = 0;
@@ -175,11 +206,13 @@ export class StreamHandlers {
       const wanted = clone(StreamLogsRequestSchema, request);
       if (!firstAttach) delete wanted.tailLines;
       try {
-        for await (const entry of this.replicaLogs({ kind: 'replica', replica }, wanted, stopping.signal)) {
-          if (entry.sequence === 0n && entry.position === undefined) continue;
-          while (lines.length >= MAX_WAITING_LINES && !stopping.signal.aborted)
+        const reader = { signal: stopping.signal, client };
+        for await (const entry of this.replicaLogs({ kind: 'replica', replica }, wanted, reader)) {
+          if (isBookmark(entry)) continue;
+          while (waitingBytes >= MAX_WAITING_BYTES && !stopping.signal.aborted)
             await new Promise<void>((resolve) => waitingForRoom.add(resolve));
           lines.push(entry);
+          waitingBytes += logCostOf(entry);
           dirty.mark('lines');
         }
       } catch (reason) {
@@ -213,8 +246,9 @@ export class StreamHandlers {
         if (keys.length === 0) yield create(LogEntrySchema);
         attach(false);
         for (let entry = lines.shift(); entry !== undefined; entry = lines.shift()) {
+          waitingBytes -= logCostOf(entry);
           yield entry;
-          if (lines.length < MAX_WAITING_LINES) makeRoom();
+          if (waitingBytes < MAX_WAITING_BYTES) makeRoom();
         }
         if (failures.length > 0) throw failures[0];
         // What its last replicas have still to say is waited for.
@@ -245,15 +279,31 @@ function requestFor(
   return value;
 }
 
-/** Whether an entry says something new; it is then taken down. */
-function isNew({ containerId, sequence, position }: LogEntry, seen: Map<string, bigint>): boolean {
+/** What an entry says that is new, and takes that down. */
+function takeNew(entry: LogEntry, seen: Map<string, bigint>): readonly LogEntry[] {
+  const { containerId, sequence, position, skipped } = entry;
+  const known = seen.get(containerId) ?? 0n;
   if (sequence === 0n) {
     if (position !== undefined && !seen.has(containerId)) seen.set(containerId, position);
-    return true;
+    if (skipped !== undefined) {
+      if (skipped.lastSequence <= known) return [];
+      seen.set(containerId, skipped.lastSequence);
+    }
+    return [entry];
   }
-  if (sequence <= (seen.get(containerId) ?? 0n)) return false;
-  seen.set(containerId, sequence);
-  return true;
+  const last = entry.lastSequence ?? sequence;
+  if (last <= known) return [];
+  seen.set(containerId, last);
+  return sequence > known ? [entry] : linesOfEntry(entry).filter((line) => line.sequence > known);
+}
+
+/** Says no more than that the stream is alive. */
+function isBookmark({ sequence, position, skipped }: LogEntry): boolean {
+  return sequence === 0n && position === undefined && skipped === undefined;
+}
+
+async function* eachLine(entries: AsyncIterable<LogEntry>): AsyncGenerator<LogEntry> {
+  for await (const entry of entries) yield* linesOfEntry(entry);
 }
 
 function hasLogs(replica: ReplicaRecord): boolean {

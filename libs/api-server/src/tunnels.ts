@@ -13,19 +13,33 @@ import { CloudlessError, randomHex, type StopSignal } from '@cloudless/base';
 import type { HandlerContext } from '@connectrpc/connect';
 import type { ApiServerDeps } from './ports.js';
 import type { TunnelRequests } from './sessions.js';
+import { StreamShares, type Client, type ShareLimits } from './stream-shares.js';
 
 /** What a tunnel is for. */
 export type TunnelTarget = Exclude<OpenTunnel['target'], { readonly case: undefined }>;
 
 /** Logs, commands, forwarded connections and status calls of one node at a time; more are refused, so that none starves its sessions. */
 const MAX_TUNNELS_PER_NODE = 32;
+/** Of agents that know no channel of logs: half, so that commands have room while logs are full. */
+const LOG_TUNNELS: ShareLimits = { perNode: 16, perClient: 12, noun: 'logs' };
+/** The rest is for a channel of logs and for calls that take a moment. */
+const INTERACTIVE_TUNNELS: ShareLimits = { perNode: 24, perClient: 16, noun: 'commands and forwarded connections' };
 const DIAL_WITHIN_MS = 10_000;
 const TUNNEL_ID_BYTES = 16;
 
 /** What tunnels offer to those who read from agents. */
 export interface Tunnels {
-  /** @param input - What goes to the agent, as fast as it grants room. */
-  open(nodeId: string, target: TunnelTarget, signal: StopSignal, input?: AsyncIterable<TunnelFrame>): AsyncGenerator<TunnelFrame>;
+  /**
+   * @param input - What goes to the agent, as fast as it grants room.
+   * @param client - Whose share it counts in.
+   */
+  open(
+    nodeId: string,
+    target: TunnelTarget,
+    signal: StopSignal,
+    input?: AsyncIterable<TunnelFrame>,
+    client?: Client,
+  ): AsyncGenerator<TunnelFrame>;
 }
 
 /** One tunnel from its request to its end. */
@@ -47,6 +61,8 @@ class Tunnel {
   constructor(
     readonly nodeId: string,
     private readonly input: AsyncIterable<TunnelFrame> | undefined,
+    /** Gives back the share it took. */
+    readonly giveBack: () => void,
   ) {
     this.done = new Promise((resolve) => {
       this.end = () => {
@@ -135,6 +151,8 @@ export class TunnelHub implements Tunnels {
   /** Asked for and not dialled yet. */
   private readonly waiting = new Map<string, Tunnel>();
   private readonly byNode = new Map<string, Set<Tunnel>>();
+  private readonly logShares = new StreamShares(LOG_TUNNELS);
+  private readonly interactiveShares = new StreamShares(INTERACTIVE_TUNNELS);
   private closed = false;
 
   constructor(
@@ -165,10 +183,11 @@ export class TunnelHub implements Tunnels {
     target: TunnelTarget,
     signal: StopSignal,
     input?: AsyncIterable<TunnelFrame>,
+    client?: Client,
   ): AsyncGenerator<TunnelFrame> {
     const { random, clock } = this.deps;
     const tunnelId = randomHex(random, TUNNEL_ID_BYTES);
-    const tunnel = this.add(nodeId, input);
+    const tunnel = this.add(nodeId, input, this.shareOf(target)?.take(nodeId, client));
     const fail = (why: string): void => tunnel.fail(new CloudlessError('unavailable', why));
     const timer = clock.setTimer(DIAL_WITHIN_MS, () => fail(`node "${nodeId}" did not answer within ${DIAL_WITHIN_MS} ms`));
     const release = (): void => {
@@ -231,13 +250,21 @@ export class TunnelHub implements Tunnels {
     return size;
   }
 
-  private add(nodeId: string, input: AsyncIterable<TunnelFrame> | undefined): Tunnel {
-    if (this.closed) throw closing();
+  /** Of the kinds of stream that stay open: each leaves room for the others. */
+  private shareOf(target: TunnelTarget): StreamShares | undefined {
+    if (target.case === 'logs') return this.logShares;
+    const interactive = target.case === 'exec' || target.case === 'execStream' || target.case === 'portForward';
+    return interactive ? this.interactiveShares : undefined;
+  }
+
+  private add(nodeId: string, input: AsyncIterable<TunnelFrame> | undefined, giveBack: () => void = () => undefined): Tunnel {
     const open = this.byNode.get(nodeId) ?? new Set<Tunnel>();
-    if (open.size >= MAX_TUNNELS_PER_NODE) {
+    if (this.closed || open.size >= MAX_TUNNELS_PER_NODE) {
+      giveBack();
+      if (this.closed) throw closing();
       throw new CloudlessError('exhausted', `${MAX_TUNNELS_PER_NODE} streams to node "${nodeId}" are open; close some first`);
     }
-    const tunnel = new Tunnel(nodeId, input);
+    const tunnel = new Tunnel(nodeId, input, giveBack);
     this.byNode.set(nodeId, open.add(tunnel));
     return tunnel;
   }
@@ -245,6 +272,7 @@ export class TunnelHub implements Tunnels {
   private remove(tunnel: Tunnel): void {
     const open = this.byNode.get(tunnel.nodeId);
     open?.delete(tunnel);
+    tunnel.giveBack();
     if (open?.size === 0) this.byNode.delete(tunnel.nodeId);
   }
 }

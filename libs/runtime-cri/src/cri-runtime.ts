@@ -2,18 +2,20 @@ import { rm, rmdir } from 'node:fs/promises';
 import { uptime } from 'node:os';
 import path from 'node:path';
 import { CloudlessError, errorFields, sleep, type ContainerId, type StopSignal } from '@cloudless/base';
-import { withStartFailure } from '@cloudless/runtime';
-import type {
-  ContainerEvent,
-  ContainerLease,
-  ContainerRequest,
-  ContainerRuntime,
-  ContainerStatus,
-  ExecEvent,
-  ExecRequest,
-  LogLine,
-  LogRequest,
-  StartProgress,
+import {
+  eachLine,
+  type ContainerEvent,
+  type ContainerLease,
+  type ContainerRequest,
+  type ContainerRuntime,
+  type ContainerStatus,
+  type ExecEvent,
+  type ExecRequest,
+  type LogBatch,
+  type LogLine,
+  type LogRequest,
+  type StartProgress,
+  withStartFailure,
 } from '@cloudless/runtime';
 import { makeDirectorySync } from '@cloudless/system';
 import { closedError, CriClient } from './client/cri-client.js';
@@ -193,6 +195,10 @@ class OpenCriRuntime implements CriRuntime {
   }
 
   logs(containerId: ContainerId, request: LogRequest, signal: StopSignal): AsyncIterable<LogLine> {
+    return eachLine(this.logBatches(containerId, request, signal));
+  }
+
+  logBatches(containerId: ContainerId, request: LogRequest, signal: StopSignal): AsyncIterable<LogBatch> {
     return this.containerLogs.read(containerId, request, signal);
   }
 

@@ -14,6 +14,7 @@ import {
 } from '@cloudless/base';
 import {
   EventReaders,
+  eachLine,
   type ContainerEvent,
   type ContainerLease,
   type ContainerRequest,
@@ -21,6 +22,7 @@ import {
   type ContainerStatus,
   type ExecEvent,
   type ExecRequest,
+  type LogBatch,
   type LogLine,
   type LogRequest,
   withStartFailure,
@@ -178,7 +180,11 @@ class SupervisedRuntime implements ProcessRuntime {
     return this.readers.read(signal, this.closing.signal.aborted ? gone() : undefined);
   }
 
-  async *logs(containerId: ContainerId, request: LogRequest, signal: StopSignal): AsyncGenerator<LogLine> {
+  logs(containerId: ContainerId, request: LogRequest, signal: StopSignal): AsyncGenerator<LogLine> {
+    return eachLine(this.logBatches(containerId, request, signal));
+  }
+
+  async *logBatches(containerId: ContainerId, request: LogRequest, signal: StopSignal): AsyncGenerator<LogBatch> {
     const connection = await this.connection();
     const { phase } = statusOf(await connection.request({ type: 'inspect', containerId }));
     if (phase === 'exited') await connection.drained(containerId);

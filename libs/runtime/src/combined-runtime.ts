@@ -21,6 +21,7 @@ import type {
   ContainerStatus,
   ExecEvent,
   ExecRequest,
+  LogBatch,
   LogLine,
   LogRequest,
   StartProgress,
@@ -137,6 +138,10 @@ class TwoRuntimes implements CombinedRuntime {
 
   async *logs(containerId: ContainerId, request: LogRequest, signal: StopSignal): AsyncGenerator<LogLine> {
     yield* (await this.partOf(containerId)).runtime.logs(containerId, request, signal);
+  }
+
+  async *logBatches(containerId: ContainerId, request: LogRequest, signal: StopSignal): AsyncGenerator<LogBatch> {
+    yield* (await this.partOf(containerId)).runtime.logBatches(containerId, request, signal);
   }
 
   async *exec(containerId: ContainerId, request: ExecRequest, signal: StopSignal): AsyncGenerator<ExecEvent> {

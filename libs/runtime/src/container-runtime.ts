@@ -223,6 +223,22 @@ export interface LogLine {
   readonly partial: boolean;
 }
 
+/** Lines of one container that were read at the same time. */
+export interface LogBatch {
+  /** In order of their sequence number; empty only beside `skipped`. */
+  readonly lines: readonly LogLine[];
+  /** Lines that are missing before `lines`. */
+  readonly skipped?: SkippedLines;
+}
+
+/** Lines that rotation removed before a reader came to them. */
+export interface SkippedLines {
+  readonly firstSequence: bigint;
+  readonly lastSequence: bigint;
+  /** Size of these lines in the log files, bytes; undefined when it is not known. */
+  readonly bytes?: number;
+}
+
 /** Which lines. All conditions hold together. */
 export interface LogRequest {
   /** Goes on with new lines until the container has ended and all is read. */
@@ -323,6 +339,11 @@ export interface ContainerRuntime {
   events(signal: StopSignal): AsyncIterable<ContainerEvent>;
   /** Lines in order of their sequence number, each once. Survives rotation. Ends when `signal` is aborted. */
   logs(containerId: ContainerId, request: LogRequest, signal: StopSignal): AsyncIterable<LogLine>;
+  /**
+   * The same lines, as many at a time as are there to be read, some 64 KiB at most; and which lines are missing, when a follower
+   * or a reader that resumes is overtaken by rotation.
+   */
+  logBatches(containerId: ContainerId, request: LogRequest, signal: StopSignal): AsyncIterable<LogBatch>;
   /**
    * Runs a command; the last event is `exited`. A reader that does not take what comes makes the command wait. An aborted
    * signal, or leaving the loop, ends the command and its children: SIGTERM and SIGHUP, SIGKILL after {@link EXEC_GRACE_MS}.

@@ -11,6 +11,7 @@ export type {
   ExecInput,
   ExecRequest,
   ExtraHost,
+  LogBatch,
   LogLine,
   LogRequest,
   LogStream,
@@ -19,6 +20,7 @@ export type {
   PullPolicy,
   SecurityProfile,
   SecurityRequest,
+  SkippedLines,
   StartProgress,
   TerminalSize,
   UlimitRequest,
@@ -35,7 +37,9 @@ export { exitReason } from './exit-reason.js';
 export { LEASE_ENDED_REASON, LeaseTimer } from './lease-timer.js';
 export { MAX_LINE_BYTES, LineSplitter } from './line-splitter.js';
 export type { SplitLine } from './line-splitter.js';
-export { selectsLine } from './log-selection.js';
+export { LineSelection, eachLine, selectsLine } from './log-selection.js';
+export { REMOVED_LINES_FILE, bytesBefore, encodeRemovedLines, parseRemovedLines } from './removed-lines.js';
+export type { MeasuredFile, RemovedLines } from './removed-lines.js';
 export { PushQueue } from './push-queue.js';
 export type { PushQueueOptions } from './push-queue.js';
 export { wholeInput, writeInTurn } from './exec-input.js';

@@ -7,6 +7,7 @@ import type {
   ContainerStatus,
   ExecEvent,
   ExecRequest,
+  LogBatch,
   LogLine,
   LogRequest,
   StartProgress,
@@ -93,6 +94,11 @@ export class LateRuntime<Runtime extends ContainerRuntime = ContainerRuntime> im
   async *logs(containerId: ContainerId, request: LogRequest, signal: StopSignal): AsyncGenerator<LogLine> {
     this.refuseUnknown(containerId);
     yield* (await this.runtime()).logs(containerId, request, signal);
+  }
+
+  async *logBatches(containerId: ContainerId, request: LogRequest, signal: StopSignal): AsyncGenerator<LogBatch> {
+    this.refuseUnknown(containerId);
+    yield* (await this.runtime()).logBatches(containerId, request, signal);
   }
 
   async *exec(containerId: ContainerId, request: ExecRequest, signal: StopSignal): AsyncGenerator<ExecEvent> {

@@ -1,8 +1,59 @@
-import type { LogLine, LogRequest } from './container-runtime.js';
+import type { LogBatch, LogLine, LogRequest } from './container-runtime.js';
 
 /** Whether a line fulfils the conditions of a request that concern single lines (all but `tailLines` and `follow`). */
 export function selectsLine(request: LogRequest, line: Pick<LogLine, 'sequence' | 'stream' | 'timeMs'>): boolean {
   if (request.afterSequence !== undefined && line.sequence <= request.afterSequence) return false;
   if (request.sinceMs !== undefined && line.timeMs < request.sinceMs) return false;
   return request.streams === undefined || request.streams.includes(line.stream);
+}
+
+/** Picks the wanted lines out of those that are read, and finds out which are missing. */
+export class LineSelection {
+  /** Sequence number of the line that is due; undefined while any may be the first. */
+  private due: bigint | undefined;
+
+  /**
+   * @param from - Sequence number at which reading begins.
+   * @param toSkip - Selected lines from there that are before the tail.
+   */
+  constructor(
+    private readonly request: LogRequest,
+    from: bigint,
+    private toSkip = 0,
+  ) {
+    // A reader that asks for all that is kept misses nothing of what is not.
+    this.due = request.afterSequence === undefined && request.tailLines === undefined ? undefined : from;
+  }
+
+  /**
+   * @param lines - Read after those of the calls before.
+   * @param passedOver - Bytes of log files between the lines of the call before and these, when it is known.
+   * @returns Undefined when there is nothing to tell.
+   */
+  select(lines: readonly LogLine[], passedOver?: number): LogBatch | undefined {
+    const [first] = lines;
+    const last = lines.at(-1);
+    if (first === undefined || last === undefined) return undefined;
+    const { due } = this;
+    this.due = due === undefined || last.sequence >= due ? last.sequence + 1n : due;
+    const wanted = this.wanted(lines, first);
+    if (due === undefined || first.sequence <= due) return wanted.length === 0 ? undefined : { lines: wanted };
+    const bytes = passedOver === undefined || passedOver <= 0 ? {} : { bytes: passedOver };
+    return { lines: wanted, skipped: { firstSequence: due, lastSequence: first.sequence - 1n, ...bytes } };
+  }
+
+  private wanted(lines: readonly LogLine[], first: LogLine): readonly LogLine[] {
+    const { sinceMs, streams, afterSequence = 0n } = this.request;
+    const all = sinceMs === undefined && streams === undefined && first.sequence > afterSequence;
+    const selected = all ? lines : lines.filter((line) => selectsLine(this.request, line));
+    if (this.toSkip === 0) return selected;
+    const kept = selected.slice(this.toSkip);
+    this.toSkip -= selected.length - kept.length;
+    return kept;
+  }
+}
+
+/** The lines of batches, one at a time. */
+export async function* eachLine(batches: AsyncIterable<LogBatch>): AsyncGenerator<LogLine> {
+  for await (const { lines } of batches) yield* lines;
 }

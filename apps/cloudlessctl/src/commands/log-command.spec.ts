@@ -1,8 +1,8 @@
-import { create } from '@bufbuild/protobuf';
+import { create, toBinary } from '@bufbuild/protobuf';
 import { timestampFromMs } from '@bufbuild/protobuf/wkt';
 import { Code, ConnectError } from '@connectrpc/connect';
 import { ManualClock } from '@cloudless/base/testing';
-import { LogEntrySchema, OutputStream } from '@cloudless/api';
+import { LogBatchSchema, LogEntrySchema, OutputStream } from '@cloudless/api';
 import type { LogEntry, StreamLogsRequest } from '@cloudless/api';
 import { NOW_MS, aWorkload, runCli } from '../testing/run-cli.js';
 
@@ -68,6 +68,48 @@ describe('logs', () => {
     expect((await runCli(argv, { coordinator })).stdout).toBe('2026-01-01T00:00:01Z a\n');
     expect(seen).toMatchObject({ replicaId: '00000000000000aa-1', tailLines: 5, streams: [OutputStream.STDERR], follow: false });
     expect(seen?.since).toEqual(timestampFromMs(NOW_MS - 600_000));
+  });
+
+  it('takes several lines in one message', async () => {
+    let asked = 0;
+    const batchOf = (...lines: LogEntry[]): LogEntry => {
+      const entries = lines.map((line) => create(LogEntrySchema, { ...line, containerId: '', replicaId: '' }));
+      const [first] = lines;
+      const batch = toBinary(LogBatchSchema, create(LogBatchSchema, { entries }));
+      return Object.assign(entry(1, Number(first!.sequence), ''), { batch, lastSequence: lines.at(-1)!.sequence });
+    };
+    const coordinator = {
+      getWorkload: () => one,
+      streamLogs: async function* (request: StreamLogsRequest) {
+        asked = request.maxBatchBytes;
+        yield batchOf(entry(1, 1, 'a'), entry(1, 2, 'lo', { partial: true }));
+        yield batchOf(entry(1, 3, 'ng'), entry(1, 4, 'b'));
+      },
+    };
+    expect((await runCli(['logs', 'web'], { coordinator })).stdout).toBe('a\nlong\nb\n');
+    expect(asked).toBeGreaterThan(0);
+    const printed = (await runCli(['logs', 'web', '-o', 'json'], { coordinator })).stdout.trimEnd().split('\n');
+    expect(printed.map((line) => JSON.parse(line) as unknown)).toMatchObject([
+      { containerId: 'c1', replicaId: '00000000000000aa-1', sequence: '1', line: 'a' },
+      { sequence: '2', line: 'lo' },
+      { sequence: '3', line: 'ng' },
+      { sequence: '4', line: 'b' },
+    ]);
+  });
+
+  it('says how much is missing', async () => {
+    const skipped = { firstSequence: 2n, lastSequence: 1_001n, bytes: 2_048n };
+    const marker = create(LogEntrySchema, { containerId: 'c1', replicaId: '00000000000000aa-1', skipped });
+    const coordinator = { ...sending(entry(1, 1, 'a'), marker, entry(1, 1_002, 'b')), getWorkload: () => one };
+    expect(await runCli(['logs', 'web'], { coordinator })).toMatchObject({
+      stdout: 'a\nb\n',
+      stderr: '1000 lines (2Ki) of 00000000000000aa-1 missing: removed from its node before they were read, by rotation\n',
+    });
+    const { stdout } = await runCli(['logs', 'web', '-o', 'json'], { coordinator });
+    expect(JSON.parse(stdout.split('\n')[1]!)).toMatchObject({
+      sequence: '0',
+      skipped: { firstSequence: '2', lastSequence: '1001', bytes: '2048' },
+    });
   });
 
   it('goes on where it was when the connection breaks, without a line twice', async () => {

@@ -3,13 +3,13 @@ import { create, fromJson } from '@bufbuild/protobuf';
 import type { MessageInitShape } from '@bufbuild/protobuf';
 import { TimestampSchema, timestampFromMs } from '@bufbuild/protobuf/wkt';
 import type { Timestamp } from '@bufbuild/protobuf/wkt';
-import { LogEntrySchema, LogPositionSchema, OutputStream } from '@cloudless/api';
-import type { LogEntry, StreamLogsRequestSchema } from '@cloudless/api';
+import { LogEntrySchema, LogPositionSchema, OutputStream, linesOfEntry } from '@cloudless/api';
+import type { LogEntry, SkippedLines, StreamLogsRequestSchema } from '@cloudless/api';
 import type { CommandTree, Invocation } from '../command-tree.js';
 import { CliFailure, ExitCode, usageFailure } from '../failure.js';
 import { parseReplicaTarget, toTargetFields } from '../names.js';
 import type { ReplicaTarget } from '../names.js';
-import { formatSpan } from '../output/human.js';
+import { count, formatBytes, formatSpan } from '../output/human.js';
 import { messageJson } from '../session.js';
 import type { Session } from '../session.js';
 import { parseDuration } from '../quantity.js';
@@ -44,14 +44,15 @@ async function showLogs(invocation: Invocation): Promise<void> {
   const deadline = new Deadline(io.clock, io.signal, settings.timeoutMs);
   const onLost = (reason: string): Promise<void> => session.note(`the connection was lost (${reason}), connecting again`);
   const log = new ResumableLog(session, request, deadline.signal);
-  const open = (): AsyncIterable<LogEntry> => log.open();
+  const open = (): AsyncIterable<readonly LogEntry[]> => log.open();
   try {
     const follow = request.follow === true;
     const entries = follow ? reconnecting(open, { clock: io.clock, signal: deadline.signal, endless: false, onLost }) : open();
-    for await (const entry of entries) {
-      if (entry.sequence === 0n) continue;
-      if (session.structured) await session.printItem(messageJson(LogEntrySchema, entry));
-      else await printer.print(entry);
+    for await (const together of entries) {
+      const shown = together.filter(({ sequence, skipped }) => sequence > 0n || (session.structured && skipped !== undefined));
+      for (const entry of together) if (entry.skipped !== undefined) await session.note(describeSkipped(entry, entry.skipped));
+      if (!session.structured) await printer.print(shown);
+      else if (shown.length > 0) await session.printItems(shown.map((entry) => messageJson(LogEntrySchema, entry)));
     }
   } catch (reason) {
     if (deadline.passed) throw new CliFailure(ExitCode.timeout, `followed for ${formatSpan(settings.timeoutMs ?? 0)}`);
@@ -63,6 +64,16 @@ async function showLogs(invocation: Invocation): Promise<void> {
 }
 
 type LogRequest = MessageInitShape<typeof StreamLogsRequestSchema>;
+
+/** Several lines come in one message of about this size, where there are several. */
+const BATCH_BYTES = 64 * 1024;
+
+/** For people; programs get the entry too. */
+function describeSkipped({ replicaId }: LogEntry, { firstSequence, lastSequence, bytes }: SkippedLines): string {
+  const lines = count(Number(lastSequence - firstSequence + 1n), 'line');
+  const size = bytes === undefined ? '' : ` (${formatBytes(bytes)})`;
+  return `${lines}${size} of ${replicaId} missing: removed from its node before they were read, by rotation`;
+}
 
 /** The most positions that a request may hold; those of replicas long gone are left out first. */
 const MAX_POSITIONS = 4_096;
@@ -79,23 +90,25 @@ class ResumableLog {
     private readonly signal: AbortSignal,
   ) {}
 
-  async *open(): AsyncGenerator<LogEntry> {
+  /** Entries that came together. */
+  async *open(): AsyncGenerator<readonly LogEntry[]> {
     const { tailLines: _, ...resumed } = this.request;
     const after = [...this.seen.values()].slice(-MAX_POSITIONS).map((position) => create(LogPositionSchema, position));
     const request = this.begun ? { ...resumed, after } : this.request;
     for await (const entry of this.session.client.streamLogs(request, this.session.streamOptions(this.signal))) {
       this.begun = true;
-      if (this.isNew(entry)) yield entry;
+      const entries = linesOfEntry(entry).filter((line) => this.isNew(line));
+      if (entries.length > 0) yield entries;
     }
   }
 
   /** Takes down what was seen; false for a line that was seen before. */
-  private isNew({ replicaId, containerId, sequence, position }: LogEntry): boolean {
+  private isNew({ replicaId, containerId, sequence, position, skipped }: LogEntry): boolean {
     const known = this.seen.get(replicaId);
     const sameContainer = known?.containerId === containerId;
-    const at = sequence > 0n ? sequence : position;
+    const at = sequence > 0n ? sequence : (skipped?.lastSequence ?? position);
     if (at === undefined) return true;
-    if (sameContainer && at <= known.sequence) return sequence === 0n;
+    if (sameContainer && at <= known.sequence) return sequence === 0n && skipped === undefined;
     this.seen.delete(replicaId);
     this.seen.set(replicaId, { containerId, sequence: at });
     return true;
@@ -108,6 +121,7 @@ function requestOf(invocation: Invocation, target: ReplicaTarget): LogRequest {
   return {
     ...toTargetFields(target),
     follow: flagOption(invocation, 'follow'),
+    maxBatchBytes: BATCH_BYTES,
     ...(tail === undefined ? {} : { tailLines: parseWholeNumber('--tail', tail) }),
     ...(since === undefined ? {} : { since: parseSince(since, invocation.session.nowMs) }),
     streams: parseStream(textOption(invocation, 'stream')),

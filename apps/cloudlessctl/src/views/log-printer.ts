@@ -29,7 +29,14 @@ export class LogPrinter {
     this.prefixes = options.prefixes;
   }
 
-  async print(entry: LogEntry): Promise<void> {
+  /** Prints several lines by one write. */
+  async print(entries: readonly LogEntry[]): Promise<void> {
+    const parts = entries.flatMap((entry) => this.partsOf(entry));
+    if (parts.length > 0) await this.options.write(join(parts));
+  }
+
+  /** The line that an entry completes, if it does. */
+  private partsOf(entry: LogEntry): readonly Uint8Array[] {
     this.firstReplica ??= entry.replicaId;
     if (entry.replicaId !== this.firstReplica && this.options.workload !== undefined) this.prefixes = true;
     const key = `${entry.containerId}/${entry.stream}`;
@@ -39,10 +46,10 @@ export class LogPrinter {
     line.size += piece.length;
     if (entry.partial && line.size < MAX_PENDING_BYTES) {
       this.pending.set(key, line);
-      return;
+      return [];
     }
     this.pending.delete(key);
-    await this.options.write(join([encoder.encode(line.prefix), ...line.pieces, NEWLINE]));
+    return [encoder.encode(line.prefix), ...line.pieces, NEWLINE];
   }
 
   /** Prints lines whose end never came. */

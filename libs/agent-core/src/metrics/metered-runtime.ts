@@ -49,9 +49,9 @@ export function meterRuntime(runtime: ContainerRuntime, meter: Meter, clock: Clo
     const atMs = kind === 'exited' ? status.finishedAtMs : status.startedAtMs;
     if (atMs !== undefined) lag.observe(Math.max(0, clock.wallTime() - atMs) / 1_000);
   };
-  const read = ({ text }: LogLine): void => {
-    lines.add();
-    bytes.add(text.length);
+  const read = (batch: readonly LogLine[]): void => {
+    lines.add(batch.length);
+    bytes.add(batch.reduce((sum, { text }) => sum + text.length, 0));
   };
   const pulled = (step: StartProgress): void => {
     if (step.kind === 'pulling') return;
@@ -90,7 +90,9 @@ export function meterRuntime(runtime: ContainerRuntime, meter: Meter, clock: Clo
     remove: (containerId) => runtime.remove(containerId),
     list: () => runtime.list(),
     events: (signal) => tap(runtime.events(signal), heard),
-    logs: (containerId, request, signal) => tap(runtime.logs(containerId, request, signal), read),
+    logs: (containerId, request, signal) => tap(runtime.logs(containerId, request, signal), (line) => read([line])),
+    logBatches: (containerId, request, signal) =>
+      tap(runtime.logBatches(containerId, request, signal), (batch) => read(batch.lines)),
     exec: (containerId, request, signal) => {
       execs.add();
       return runtime.exec(containerId, request, signal);

@@ -35,11 +35,11 @@ import type { ContainerRuntime, LogRequest, ContainerStatus as RuntimeStatus } f
 import type { ContainerOwner } from '../replica/container-labels.js';
 import type { NodeReplicas } from '../replica/node-replicas.js';
 import { OutputCollector } from './output-collector.js';
-import { aBookmark, aPosition, toLogEntry } from './log-entry.js';
+import { aBookmark, aPosition, toLogEntries } from './log-entry.js';
 import { followReplica, resumed } from './follow-replica.js';
 import type { StatsSampler } from '../stats/stats-sampler.js';
 import { toContainerStats, toContainerUse } from '../stats/to-container-stats.js';
-import { fillSilence, mergeByArrival, mergeSorted } from './streams.js';
+import { eachAlone, fillSilence, mergeByArrival, mergeSorted, oneByOne } from './streams.js';
 
 /** A stream of log entries is never silent for longer, milliseconds. */
 export const BOOKMARK_INTERVAL_MS = 15_000;
@@ -72,17 +72,18 @@ export class ContainerService {
 
   /**
    * Lines of a container, a replica or all replicas of a workload that are on this node (those that are here when the call begins),
-   * with a bookmark whenever nothing was written for 15 s. Ends when `signal` is aborted.
+   * in batches where the request asks for them, with a bookmark whenever nothing was written for 15 s. Ends when `signal` is aborted.
    * @throws kind `notFound`, or `invalid` naming the field.
    */
   async *streamLogs(request: StreamLogsRequest, signal: AbortSignal): AsyncGenerator<LogEntry> {
     const { clock } = this.options;
     let last = { containerId: '', replicaId: '' };
     const entries = await this.entriesOf(request, signal);
-    const filled = fillSilence(entries, BOOKMARK_INTERVAL_MS, clock, () => aBookmark(last, clock.wallTime()));
-    for await (const entry of filled) {
-      if (entry.sequence !== 0n) last = { containerId: entry.containerId, replicaId: entry.replicaId };
-      yield entry;
+    const filled = fillSilence(entries, BOOKMARK_INTERVAL_MS, clock, () => [aBookmark(last, clock.wallTime())]);
+    for await (const together of filled) {
+      const entry = together.at(-1);
+      if (entry !== undefined && entry.sequence !== 0n) last = { containerId: entry.containerId, replicaId: entry.replicaId };
+      yield* together;
     }
   }
 
@@ -205,44 +206,53 @@ export class ContainerService {
     return stats;
   }
 
-  private async entriesOf(request: StreamLogsRequest, signal: AbortSignal): Promise<AsyncIterable<LogEntry>> {
+  /** What is there at the same time comes together: a step between two generators costs as much as a line. */
+  private async entriesOf(request: StreamLogsRequest, signal: AbortSignal): Promise<AsyncIterable<readonly LogEntry[]>> {
     const wanted = toLogRequest(request);
     const after = new Map(request.after.map(({ containerId, sequence }) => [containerId, sequence]));
+    const { maxBatchBytes } = request;
     if (request.containerId !== '') {
       const { status, owner } = await this.findContainer(request.containerId);
-      return this.containerEntries(status.containerId, owner.replicaId, resumed(wanted, after.get(status.containerId)), signal);
+      const from = resumed(wanted, after.get(status.containerId));
+      return this.containerEntries(status.containerId, owner.replicaId, from, maxBatchBytes, signal);
     }
     if (request.afterSequence > 0n) throw new InvalidInputError([{ field: 'after_sequence', message: 'needs container_id' }]);
     const replicaIds = request.replicaId === '' ? await this.replicasOf(request) : [request.replicaId];
-    const sources = replicaIds.map((replicaId) => this.replicaEntries(replicaId, wanted, after, signal));
+    const isSorted = replicaIds.length > 1 && !wanted.follow;
+    const batchBytes = isSorted ? 0 : maxBatchBytes;
+    const sources = replicaIds.map((replicaId) => this.replicaEntries(replicaId, wanted, after, batchBytes, signal));
     const [only] = sources;
     if (sources.length === 1 && only !== undefined) return only;
-    return wanted.follow ? mergeByArrival(sources) : mergeSorted(sources, byTime);
+    return isSorted ? eachAlone(mergeSorted(sources.map(oneByOne), byTime)) : mergeByArrival(sources);
   }
 
   private async *containerEntries(
     containerId: RuntimeStatus['containerId'],
     replicaId: string,
     wanted: LogRequest,
+    maxBatchBytes: number,
     signal: AbortSignal,
-  ): AsyncGenerator<LogEntry> {
-    for await (const line of this.options.runtime.logs(containerId, wanted, signal))
-      yield toLogEntry(line, { containerId, replicaId });
+  ): AsyncGenerator<readonly LogEntry[]> {
+    const { runtime, clock } = this.options;
+    for await (const batch of runtime.logBatches(containerId, wanted, signal))
+      yield toLogEntries(batch, { containerId, replicaId }, maxBatchBytes, clock.wallTime());
   }
 
   private async *replicaEntries(
     replicaId: string,
     wanted: LogRequest,
     after: ReadonlyMap<string, bigint>,
+    maxBatchBytes: number,
     signal: AbortSignal,
-  ): AsyncGenerator<LogEntry> {
-    const { runtime, replicas, nodeId } = this.options;
+  ): AsyncGenerator<readonly LogEntry[]> {
+    const { runtime, replicas, nodeId, clock } = this.options;
     if (replicas.find(replicaId) === undefined)
       throw new CloudlessError('notFound', `replica "${replicaId}" is not on node ${nodeId}`);
     const sources = { runtime, replicas };
-    for await (const { containerId, line, position } of followReplica(replicaId, wanted, after, sources, signal)) {
+    for await (const { containerId, batch, position } of followReplica(replicaId, wanted, after, sources, signal)) {
       const owner = { containerId, replicaId };
-      yield line === undefined ? aPosition(owner, position, this.options.clock.wallTime()) : toLogEntry(line, owner);
+      if (batch === undefined) yield [aPosition(owner, position, clock.wallTime())];
+      else yield toLogEntries(batch, owner, maxBatchBytes, clock.wallTime());
     }
   }
 

@@ -1,18 +1,18 @@
 import { errorKindOf, type ContainerId } from '@cloudless/base';
-import type { ContainerRuntime, LogLine, LogRequest } from '@cloudless/runtime';
+import type { ContainerRuntime, LogBatch, LogRequest } from '@cloudless/runtime';
 import type { NodeReplicas } from '../replica/node-replicas.js';
 import { isEnded, type ReplicaState } from '../replica/replica-state.js';
 
 /** What {@link followReplica} reads from. */
 export interface ReplicaLogs {
-  readonly runtime: Pick<ContainerRuntime, 'logs'>;
+  readonly runtime: Pick<ContainerRuntime, 'logBatches'>;
   readonly replicas: NodeReplicas;
 }
 
-/** A line and the container that wrote it; or, without a line, after which one the stream begins. */
-export type ReplicaLine =
-  | { readonly containerId: ContainerId; readonly line: LogLine; readonly position?: never }
-  | { readonly containerId: ContainerId; readonly line?: never; readonly position: bigint };
+/** Lines and the container that wrote them; or, without lines, after which line the stream begins. */
+export type ReplicaLines =
+  | { readonly containerId: ContainerId; readonly batch: LogBatch; readonly position?: never }
+  | { readonly containerId: ContainerId; readonly batch?: never; readonly position: bigint };
 
 /** Where a stream of a replica begins: after a line of a container; its earlier containers are left out. */
 interface Beginning {
@@ -32,7 +32,7 @@ export async function* followReplica(
   after: ReadonlyMap<string, bigint>,
   { runtime, replicas }: ReplicaLogs,
   signal: AbortSignal,
-): AsyncGenerator<ReplicaLine> {
+): AsyncGenerator<ReplicaLines> {
   const { tailLines, ...rest } = wanted;
   const now = containersOf(replicas.find(replicaId)?.current);
   let beginning = seenOf(now, after);
@@ -52,7 +52,7 @@ export async function* followReplica(
     last = containerId;
     const request = containerId === beginning?.containerId ? resumed(rest, beginning.sequence) : rest;
     try {
-      for await (const line of runtime.logs(containerId, request, signal)) yield { containerId, line };
+      for await (const batch of runtime.logBatches(containerId, request, signal)) yield { containerId, batch };
     } catch (reason) {
       if (errorKindOf(reason) !== 'notFound') throw reason; // an old container was removed meanwhile
     }
@@ -93,26 +93,35 @@ async function tailOf(
   containers: readonly ContainerId[],
   tailLines: number,
   wanted: LogRequest,
-  runtime: Pick<ContainerRuntime, 'logs'>,
+  runtime: Pick<ContainerRuntime, 'logBatches'>,
   signal: AbortSignal,
 ): Promise<Beginning | undefined> {
-  const lastLines = (containerId: ContainerId, count: number, request: LogRequest): AsyncIterable<LogLine> =>
-    runtime.logs(containerId, { ...request, follow: false, tailLines: count }, signal);
+  const lastLines = (containerId: ContainerId, count: number, request: LogRequest): AsyncIterable<LogBatch> =>
+    runtime.logBatches(containerId, { ...request, follow: false, tailLines: count }, signal);
   let beginning: Beginning | undefined;
   let left = tailLines;
   for (const containerId of [...containers].reverse()) {
     if (left === 0 && beginning !== undefined) break;
     let first: bigint | undefined;
-    if (left === 0) for await (const line of lastLines(containerId, 1, { follow: false })) first = line.sequence + 1n;
-    else {
-      for await (const line of lastLines(containerId, left, wanted)) {
-        first ??= line.sequence;
-        left -= 1;
+    // Asked before the lines are counted: what is written meanwhile comes after it.
+    const end = beginning === undefined ? await endOf(lastLines(containerId, 1, { follow: false })) : undefined;
+    if (left > 0) {
+      for await (const { lines } of lastLines(containerId, left, wanted)) {
+        first ??= lines[0]?.sequence;
+        left -= lines.length;
       }
     }
+    first ??= end;
     if (first !== undefined || beginning === undefined) beginning = { containerId, sequence: (first ?? 1n) - 1n };
   }
   return beginning;
+}
+
+/** Sequence number after the last of these lines; undefined when there is none. */
+async function endOf(batches: AsyncIterable<LogBatch>): Promise<bigint | undefined> {
+  let last: bigint | undefined;
+  for await (const { lines } of batches) last = lines.at(-1)?.sequence ?? last;
+  return last === undefined ? undefined : last + 1n;
 }
 
 /** Resolves at the next change of the replica, or when aborted. */

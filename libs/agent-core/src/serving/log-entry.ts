@@ -1,7 +1,7 @@
 import { create } from '@bufbuild/protobuf';
 import { timestampFromMs } from '@bufbuild/protobuf/wkt';
-import { LogEntrySchema, OutputStream, type LogEntry } from '@cloudless/api';
-import type { LogLine } from '@cloudless/runtime';
+import { encodeLogBatch, LogEntrySchema, OutputStream, SkippedLinesSchema, type BatchLine, type LogEntry } from '@cloudless/api';
+import type { LogBatch, LogLine } from '@cloudless/runtime';
 
 const strict = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
 const lenient = new TextDecoder('utf-8', { ignoreBOM: true });
@@ -15,8 +15,81 @@ export function decodeOutput(bytes: Uint8Array): { readonly text: string; readon
   }
 }
 
+/** Whose lines they are. */
+export interface LogOwner {
+  readonly containerId: string;
+  readonly replicaId: string;
+}
+
+/**
+ * Lines that were read together as the API shows them.
+ * @param maxBatchBytes - So many bytes of lines make one entry; 0: each line is an entry.
+ */
+export function toLogEntries(
+  { lines, skipped }: LogBatch,
+  owner: LogOwner,
+  maxBatchBytes: number,
+  nowMs: number,
+): readonly LogEntry[] {
+  const entries: LogEntry[] = [];
+  if (skipped !== undefined)
+    entries.push(Object.assign(aBookmark(owner, nowMs), { skipped: create(SkippedLinesSchema, toSkipped(skipped)) }));
+  for (let from = 0; from < lines.length;) {
+    const to = batchEnd(lines, from, maxBatchBytes);
+    const line = lines[from];
+    if (to - from === 1 && line !== undefined) entries.push(toLogEntry(line, owner));
+    else entries.push(toBatchEntry(lines.slice(from, to), owner));
+    from = to;
+  }
+  return entries;
+}
+
+/** Where a batch ends that begins at `from`; it has one line at least. */
+function batchEnd(lines: readonly LogLine[], from: number, maxBytes: number): number {
+  let bytes = 0;
+  let to = from;
+  do {
+    bytes += (lines[to]?.text.length ?? 0) + LINE_OVERHEAD;
+    to += 1;
+  } while (to < lines.length && bytes < maxBytes);
+  return to;
+}
+
+/** About what a line takes in a batch beside its text, bytes. */
+const LINE_OVERHEAD = 24;
+
+function toBatchEntry(lines: readonly LogLine[], owner: LogOwner): LogEntry {
+  const [first] = lines;
+  return create(LogEntrySchema, {
+    ...owner,
+    sequence: first?.sequence ?? 0n,
+    time: timestampFromMs(first?.timeMs ?? 0),
+    lastSequence: lines.at(-1)?.sequence ?? 0n,
+    batch: encodeLogBatch(lines.map(toBatchLine)) as Uint8Array<ArrayBuffer>,
+  });
+}
+
+function toBatchLine({ sequence, timeMs, stream, text, partial }: LogLine): BatchLine {
+  const fields = { sequence, timeMs, partial, stream: stream === 'stdout' ? OutputStream.STDOUT : OutputStream.STDERR };
+  if (isAscii(text)) return { ...fields, text };
+  const { text: decoded, raw } = decodeOutput(text);
+  return raw === undefined ? { ...fields, text } : { ...fields, text: encoder.encode(decoded), raw };
+}
+
+/** Most output is; to decode it would take longer than all else that is done with a line. */
+function isAscii(bytes: Uint8Array): boolean {
+  for (let index = 0; index < bytes.length; index += 1) if ((bytes[index] ?? 0) > 0x7f) return false;
+  return true;
+}
+
+const encoder = new TextEncoder();
+
+function toSkipped({ firstSequence, lastSequence, bytes }: NonNullable<LogBatch['skipped']>) {
+  return { firstSequence, lastSequence, ...(bytes === undefined ? {} : { bytes: BigInt(bytes) }) };
+}
+
 /** A line of output as the API shows it. */
-export function toLogEntry(line: LogLine, owner: { readonly containerId: string; readonly replicaId: string }): LogEntry {
+export function toLogEntry(line: LogLine, owner: LogOwner): LogEntry {
   const { text, raw } = decodeOutput(line.text);
   return create(LogEntrySchema, {
     ...owner,
@@ -30,15 +103,11 @@ export function toLogEntry(line: LogLine, owner: { readonly containerId: string;
 }
 
 /** Says after which line a stream begins. */
-export function aPosition(
-  owner: { readonly containerId: string; readonly replicaId: string },
-  position: bigint,
-  nowMs: number,
-): LogEntry {
+export function aPosition(owner: LogOwner, position: bigint, nowMs: number): LogEntry {
   return Object.assign(aBookmark(owner, nowMs), { position });
 }
 
 /** Says that the stream is alive though nothing was written. */
-export function aBookmark(owner: { readonly containerId: string; readonly replicaId: string }, nowMs: number): LogEntry {
+export function aBookmark(owner: LogOwner, nowMs: number): LogEntry {
   return create(LogEntrySchema, { ...owner, sequence: 0n, time: timestampFromMs(nowMs) });
 }

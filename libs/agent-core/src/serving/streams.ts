@@ -76,6 +76,16 @@ export async function* fillSilence<Item>(
   }
 }
 
+/** The items of lists, one at a time. */
+export async function* oneByOne<Item>(lists: AsyncIterable<readonly Item[]>): AsyncGenerator<Item> {
+  for await (const list of lists) yield* list;
+}
+
+/** Each item as a list of its own. */
+export async function* eachAlone<Item>(items: AsyncIterable<Item>): AsyncGenerator<readonly Item[]> {
+  for await (const item of items) yield [item];
+}
+
 interface Head<Item> {
   readonly index: number;
   readonly result: IteratorResult<Item>;

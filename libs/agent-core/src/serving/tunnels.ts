@@ -3,6 +3,7 @@ import { durationMs } from '@bufbuild/protobuf/wkt';
 import { CloudlessError, errorFields, errorKindOf, errorMessageOf, type Clock, type Log, type Timer } from '@cloudless/base';
 import {
   codeOfKind,
+  LogChannelFramesSchema,
   splitExecResult,
   TunnelEndSchema,
   TunnelErrorSchema,
@@ -17,6 +18,7 @@ import {
 } from '@cloudless/api';
 import type { CoordinatorConnection, CoordinatorTransport } from '../session/coordinator-transport.js';
 import type { ContainerService } from './container-service.js';
+import { LogChannel } from './log-channel.js';
 import { mergeByArrival } from './streams.js';
 import { TunnelInbox } from './tunnel-inbox.js';
 
@@ -154,8 +156,34 @@ export class Tunnels {
         for await (const value of service.forward(target.value, forwardInput(inbox), signal))
           yield aFrame({ case: 'forwardOutput', value });
         return;
+      case 'logChannel':
+        yield* this.logChannel(inbox, signal);
+        return;
       default:
         throw new CloudlessError('unimplemented', 'this agent does not know that kind of tunnel');
+    }
+  }
+
+  /** Ends when the tunnel does: logs come and go in it. */
+  private async *logChannel(inbox: TunnelInbox, signal: AbortSignal): AsyncGenerator<TunnelFrame> {
+    const { service } = this.options;
+    const channel = new LogChannel({
+      streamLogs: (request, stop) => service.streamLogs(request, stop),
+      toError: (reason) => this.toError(reason),
+    });
+    const end = (): void => channel.end();
+    signal.addEventListener('abort', end, { once: true });
+    const failures: unknown[] = [];
+    const told = readChannel(inbox, channel).catch((reason: unknown) => failures.push(reason));
+    void told.then(end);
+    try {
+      if (signal.aborted) return;
+      for await (const frames of channel.frames())
+        yield aFrame({ case: 'logChannel', value: create(LogChannelFramesSchema, { frames: [...frames] }) });
+      if (failures.length > 0) throw failures[0];
+    } finally {
+      signal.removeEventListener('abort', end);
+      end();
     }
   }
 
@@ -180,6 +208,12 @@ function* execFrames(result: ExecCommandResponse, inPieces: boolean): Generator<
 
 async function* windows(inbox: TunnelInbox): AsyncGenerator<TunnelFrame> {
   for await (const bytes of inbox.grants()) yield aFrame({ case: 'window', value: BigInt(bytes) });
+}
+
+async function readChannel(inbox: TunnelInbox, channel: LogChannel): Promise<void> {
+  for await (const { frame } of inbox.read()) {
+    if (frame.case === 'logChannel') for (const each of frame.value.frames) channel.take(each);
+  }
 }
 
 async function* execInput(inbox: TunnelInbox): AsyncGenerator<ExecRequest> {

@@ -2,9 +2,9 @@ import { create } from '@bufbuild/protobuf';
 import { HelloSchema, NodeCapacitySchema, TaintSchema, type Condition, type Hello, type Taint_Effect } from '@cloudless/api';
 import type { AgentIdentity } from '../agent-store.js';
 
-/** Newest and oldest Session protocol this agent speaks. */
+/** Oldest and newest Session protocol this agent speaks. From 2 on it takes tunnels that carry many logs. */
 export const PROTOCOL_MIN = 1;
-export const PROTOCOL_MAX = 1;
+export const PROTOCOL_MAX = 2;
 
 /** What an agent says of its machine. CPU in thousandths of a core, the rest in bytes. */
 export interface NodeDescription {

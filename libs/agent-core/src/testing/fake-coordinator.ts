@@ -5,6 +5,7 @@ import {
   CoordinatorMessageSchema,
   EnrollNodeResponseSchema,
   OpenTunnelSchema,
+  TunnelFrameSchema,
   WelcomeSchema,
   type AgentMessage,
   type CoordinatorMessage,
@@ -80,6 +81,11 @@ export class FakeCoordinator implements CoordinatorTransport {
   /** @param more - What else the request says. */
   openTunnel(tunnelId: string, target: OpenTunnel['target'], more: { readonly execInPieces?: boolean } = {}): void {
     this.send({ case: 'openTunnel', value: create(OpenTunnelSchema, { tunnelId, target, ...more }) });
+  }
+
+  /** Sends a frame in every tunnel. */
+  sayInTunnels(frame: TunnelFrame['frame']): void {
+    for (const connection of this.connections) connection.sayInTunnels(create(TunnelFrameSchema, { frame }));
   }
 
   /** Ends the calls of tunnels, as a caller does that has gone away. */
@@ -170,6 +176,10 @@ class FakeConnection implements CoordinatorConnection {
     this.coordinator.pings += 1;
     if (this.coordinator.answersPings) return Promise.resolve();
     return new Promise((_resolve, reject) => this.waitingPings.push(reject));
+  }
+
+  sayInTunnels(frame: TunnelFrame): void {
+    for (const tunnel of this.tunnels) tunnel.push(frame);
   }
 
   endTunnels(): void {

@@ -1,6 +1,6 @@
 import path from 'node:path';
 import { errorFields, errorKindOf, sleep, type Clock, type ContainerId, type Log, type StopSignal } from '@cloudless/base';
-import type { ContainerStatus, LogLine, LogRequest } from '@cloudless/runtime';
+import type { ContainerStatus, LogBatch, LogRequest } from '@cloudless/runtime';
 import { closedError, type CriClient } from '../client/cri-client.js';
 import type { Inventory, Known } from '../containers/inventory.js';
 import type { Watcher } from '../containers/watcher.js';
@@ -34,8 +34,8 @@ export class ContainerLogs {
 
   constructor(private readonly options: ContainerLogsOptions) {}
 
-  /** The lines of a log, see `ContainerRuntime.logs`. A runtime that goes away meanwhile does not end a follower. */
-  async *read(containerId: ContainerId, request: LogRequest, signal: StopSignal): AsyncGenerator<LogLine> {
+  /** The lines of a log, see `ContainerRuntime.logBatches`. A runtime that goes away meanwhile does not end a follower. */
+  async *read(containerId: ContainerId, request: LogRequest, signal: StopSignal): AsyncGenerator<LogBatch> {
     const { client, inventory, directory } = this.options;
     if (client.closed.aborted) throw closedError();
     const { status } = inventory.find(containerId) ?? (await inventory.lookFor(containerId));

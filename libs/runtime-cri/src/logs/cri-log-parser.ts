@@ -25,6 +25,7 @@ export class CriLogParser {
   /** Of the entry whose first piece has been given out. */
   private open: Header | undefined;
   private skipping = false;
+  private readonly times = new TimeParser();
 
   /** @param nextSequence - Sequence number of the first line. */
   constructor(private nextSequence: bigint) {}
@@ -34,7 +35,7 @@ export class CriLogParser {
     return this.nextSequence;
   }
 
-  /** The lines that these bytes complete, in order. The chunk may be reused afterwards. */
+  /** The lines that these bytes complete, in order, with texts in memory of their own: the chunk may be reused afterwards. */
   feed(chunk: Uint8Array): readonly LogLine[] {
     const bytes = Buffer.concat([this.rest, chunk]);
     const lines: LogLine[] = [];
@@ -52,7 +53,7 @@ export class CriLogParser {
   /** A whole entry, or the rest of one. */
   private entry(bytes: Buffer, lines: LogLine[]): void {
     if (this.skipping) return;
-    const header = this.open ?? parseHeader(bytes);
+    const header = this.open ?? parseHeader(bytes, this.times);
     if (header === undefined) return;
     const rest = this.pieces(header, this.open === undefined ? bytes.subarray(header.length) : bytes, lines);
     this.push(header, rest, header.partial, lines);
@@ -62,7 +63,7 @@ export class CriLogParser {
   private beginning(bytes: Buffer, lines: LogLine[]): Buffer {
     if (this.skipping) return NONE;
     const wasOpen = this.open !== undefined;
-    const header = this.open ?? parseHeader(bytes);
+    const header = this.open ?? parseHeader(bytes, this.times);
     if (header === undefined) {
       if (bytes.length <= MAX_HEADER_BYTES) return Buffer.from(bytes);
       this.skipping = true;
@@ -84,20 +85,42 @@ export class CriLogParser {
   }
 
   private push({ timeMs, stream }: Header, text: Buffer, partial: boolean, lines: LogLine[]): void {
-    lines.push({ sequence: this.nextSequence, stream, timeMs, text: new Uint8Array(text), partial });
+    const view = new Uint8Array(text.buffer, text.byteOffset, text.length);
+    lines.push({ sequence: this.nextSequence, stream, timeMs, text: view, partial });
     this.nextSequence += 1n;
   }
 }
 
-function parseHeader(bytes: Buffer): Header | undefined {
-  const ends: number[] = [];
-  const last = Math.min(bytes.length, MAX_HEADER_BYTES);
-  for (let index = 0; index < last && ends.length < 3; index += 1) if (bytes[index] === SPACE) ends.push(index);
-  const [first, second, third] = ends;
-  if (first === undefined || second === undefined || third === undefined) return undefined;
-  const timeMs = Date.parse(bytes.toString('latin1', 0, first));
+function parseHeader(bytes: Buffer, times: TimeParser): Header | undefined {
+  const first = bytes.indexOf(SPACE);
+  const second = first < 0 ? -1 : bytes.indexOf(SPACE, first + 1);
+  const third = second < 0 ? -1 : bytes.indexOf(SPACE, second + 1);
+  if (third < 0 || third >= MAX_HEADER_BYTES) return undefined;
   const stream = bytes.toString('latin1', first + 1, second);
-  const tag = bytes.toString('latin1', second + 1, third).split(':')[0];
-  if (Number.isNaN(timeMs) || (stream !== 'stdout' && stream !== 'stderr') || (tag !== 'P' && tag !== 'F')) return undefined;
-  return { timeMs, stream, partial: tag === 'P', length: third + 1 };
+  const tag = bytes.toString('latin1', second + 1, third).split(':', 1)[0];
+  if ((stream !== 'stdout' && stream !== 'stderr') || (tag !== 'P' && tag !== 'F')) return undefined;
+  const timeMs = times.parse(bytes.toString('latin1', 0, first));
+  return Number.isNaN(timeMs) ? undefined : { timeMs, stream, partial: tag === 'P', length: third + 1 };
+}
+
+/** `2016-10-06T00:17:09`, a fraction of a second in three digits or more, and a time zone. */
+const TIME = /^([0-9T:-]{19})\.(\d{3})\d*(Z|[+-]\d\d:\d\d)$/;
+
+/** Parses the times of entries, of which many in a row are of the same second: that is parsed once. */
+class TimeParser {
+  private second = '';
+  private zone = '';
+  private secondMs = Number.NaN;
+
+  /** @returns Milliseconds since the epoch; NaN for what is no time. */
+  parse(text: string): number {
+    const [, second, milliseconds, zone] = TIME.exec(text) ?? [];
+    if (second === undefined || zone === undefined) return Date.parse(text);
+    if (second !== this.second || zone !== this.zone) {
+      this.second = second;
+      this.zone = zone;
+      this.secondMs = Date.parse(second + zone);
+    }
+    return this.secondMs + Number(milliseconds);
+  }
 }

@@ -1,5 +1,6 @@
-import { createReadStream, readdirSync } from 'node:fs';
+import { createReadStream, readdirSync, readFileSync, statSync } from 'node:fs';
 import path from 'node:path';
+import { REMOVED_LINES_FILE, bytesBefore, parseRemovedLines, type RemovedLines } from '@cloudless/runtime';
 import { LOG_FILE } from '../containers/request-config.js';
 import { CriLogParser } from './cri-log-parser.js';
 
@@ -43,6 +44,26 @@ export function listLogFiles(directory: string): readonly LogFile[] {
   });
   if (!names.includes(LOG_FILE)) return rotated;
   return [...rotated, { file: path.join(directory, LOG_FILE), state: 'current', firstSequence: undefined }];
+}
+
+/** What rotation has removed of the log in a directory; undefined when nothing is known. */
+export function readRemovedLines(directory: string): RemovedLines | undefined {
+  try {
+    return parseRemovedLines(readFileSync(path.join(directory, REMOVED_LINES_FILE), 'utf8'));
+  } catch {
+    return undefined; // nothing was removed yet
+  }
+}
+
+/** Size of everything the log has held before the file with this first line, bytes; undefined when it cannot be known. */
+export function sizeBefore(directory: string, firstSequence: bigint): number | undefined {
+  const measured = listLogFiles(directory).flatMap((file) => {
+    const found = file.firstSequence === undefined ? undefined : statSync(file.file, { throwIfNoEntry: false });
+    return file.firstSequence === undefined || found === undefined
+      ? []
+      : [{ firstSequence: file.firstSequence, bytes: found.size }];
+  });
+  return bytesBefore(firstSequence, measured, readRemovedLines(directory));
 }
 
 /** Counts of files that stay as they are; a few per container. */

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import { CloudlessError, sleep } from '@cloudless/base';
-import type { LogLine, LogRequest } from '@cloudless/runtime';
+import { eachLine, type LogBatch, type LogLine, type LogRequest } from '@cloudless/runtime';
 import { realClock } from '../testing/system.js';
 import { readLog } from './log-reader.js';
 import { rotateLog } from './log-rotation.js';
@@ -39,7 +39,7 @@ async function read(request: Partial<LogRequest> = {}, isComplete = true): Promi
     isComplete,
     completed: () => Promise.resolve(),
   };
-  for await (const line of readLog(options)) lines.push(shown(line));
+  for await (const line of eachLine(readLog(options))) lines.push(shown(line));
   return lines;
 }
 
@@ -50,7 +50,12 @@ describe('rotation', () => {
       await rotate();
     }
     write(51, 53);
-    expect(readdirSync(directory).sort()).toEqual(['0.log', `${'31'.padStart(20, '0')}.log`, `${'41'.padStart(20, '0')}.log`]);
+    expect(readdirSync(directory).sort()).toEqual([
+      '0.log',
+      `${'31'.padStart(20, '0')}.log`,
+      `${'41'.padStart(20, '0')}.log`,
+      'removed',
+    ]);
     expect(await read()).toEqual(wanted(31, 53));
     expect(await read({ tailLines: 5 })).toEqual(wanted(49, 53));
     expect(await read({ tailLines: 1 })).toEqual(wanted(53, 53));
@@ -98,7 +103,7 @@ describe('following', () => {
     const completed = new Promise<void>((resolve) => (complete = resolve));
     write(1, 3);
     const options = { directory, request: { follow: true }, signal: never, isComplete: false, completed: () => completed };
-    const lines = readLog(options);
+    const lines = eachLine(readLog(options));
     const seen: string[] = [];
     const take = async (count: number): Promise<void> => {
       while (seen.length < count) seen.push(shown((await lines.next()).value as LogLine));
@@ -123,6 +128,55 @@ describe('following', () => {
     expect(seen).toEqual(wanted(1, 10));
   });
 
+  it.each([
+    { name: 'whole lines', tag: 'F' },
+    { name: 'a line whose end is among them', tag: 'P' },
+  ])('says which lines were removed before they were read: $name', async ({ tag }) => {
+    appendFileSync(current, entry('line 1', tag));
+    const options = { directory, request: { follow: true }, signal: never, isComplete: false };
+    let complete = (): void => undefined;
+    const batches = readLog({ ...options, completed: () => new Promise<void>((resolve) => (complete = resolve)) });
+    const first = tag === 'F' ? [await batches.next()] : [];
+    const waiting = first.length === 0 ? batches.next() : undefined;
+    for (let file = 0; file < 4; file += 1) {
+      write(file * 10 + 2, file * 10 + 11);
+      await rotate();
+    }
+    write(42, 43);
+    const rest = waiting === undefined ? [] : [await waiting];
+    complete();
+    for (let item = await batches.next(); item.done !== true; item = await batches.next()) rest.push(item);
+    let next = 1n;
+    let bytes = 0;
+    for (const { value } of [...first, ...rest]) {
+      const { lines, skipped } = value as LogBatch;
+      if (skipped !== undefined) {
+        expect(skipped.firstSequence).toBe(next);
+        next = skipped.lastSequence + 1n;
+        bytes += skipped.bytes ?? 0;
+      }
+      for (const { sequence } of lines) expect(sequence).toBe(next++);
+    }
+    expect(next).toBe(44n);
+    const missed = [...rest].flatMap(({ value }) => (value as LogBatch).skipped ?? []);
+    const numbers = missed.flatMap(({ firstSequence, lastSequence }) =>
+      Array.from({ length: Number(lastSequence - firstSequence) + 1 }, (_, index) => Number(firstSequence) + index),
+    );
+    expect(bytes).toBe(numbers.reduce((sum, number) => sum + entry(`line ${number}`).length, 0));
+  });
+
+  it('that resumes says which lines were removed meanwhile', async () => {
+    for (let file = 0; file < 5; file += 1) {
+      write(file * 10 + 1, file * 10 + 10);
+      await rotate();
+    }
+    const request = { follow: false, afterSequence: 5n };
+    const batches = readLog({ directory, request, signal: never, isComplete: true, completed: () => Promise.resolve() });
+    const { value } = await batches.next();
+    expect(value).toMatchObject({ skipped: { firstSequence: 6n, lastSequence: 30n } });
+    expect((value as LogBatch).lines[0]?.sequence).toBe(31n);
+  });
+
   it('fails as the wait for the end fails, and ends with its signal', async () => {
     write(1, 1);
     const failing = {
@@ -132,11 +186,11 @@ describe('following', () => {
       isComplete: false,
       completed: () => Promise.reject(new Error('broken')),
     };
-    const reader = readLog(failing);
+    const reader = eachLine(readLog(failing));
     expect(shown((await reader.next()).value as LogLine)).toBe('1 line 1');
     await expect(reader.next()).rejects.toThrow('broken');
     const leave = new AbortController();
-    const left = readLog({ ...failing, signal: leave.signal, completed: () => new Promise<void>(() => undefined) });
+    const left = eachLine(readLog({ ...failing, signal: leave.signal, completed: () => new Promise<void>(() => undefined) }));
     await left.next();
     const waiting = left.next();
     leave.abort();

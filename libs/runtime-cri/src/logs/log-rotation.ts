@@ -1,9 +1,10 @@
 import { statSync } from 'node:fs';
-import { rename, rm, stat } from 'node:fs/promises';
+import { rename, rm, stat, writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import { errorKindOf, sleep, type Clock } from '@cloudless/base';
+import { REMOVED_LINES_FILE, encodeRemovedLines } from '@cloudless/runtime';
 import { LOG_FILE } from '../containers/request-config.js';
-import { listLogFiles, rotatedFile, sequenceAfter, type LogFile } from './log-files.js';
+import { listLogFiles, readRemovedLines, rotatedFile, sequenceAfter, type LogFile } from './log-files.js';
 
 /** A runtime takes this long at most to write its last lines into a file that it was told to leave. */
 const SETTLE_MS = 250;
@@ -56,5 +57,24 @@ async function finish({ directory, files, clock, reopen }: RotationOptions, begu
   await sleep(clock, SETTLE_MS);
   for (const { file, firstSequence = 1n } of begun) await rename(file, rotatedFile(directory, firstSequence, 'closed'));
   const closed = listLogFiles(directory).filter(({ state }) => state === 'closed');
-  for (const { file } of closed.slice(0, Math.max(0, closed.length - (files - 1)))) await rm(file, { force: true });
+  const surplus = closed.slice(0, Math.max(0, closed.length - (files - 1)));
+  const keptFrom = closed[surplus.length]?.firstSequence;
+  if (surplus.length > 0 && keptFrom !== undefined) await recordRemoval(directory, surplus, keptFrom);
+  for (const { file } of surplus) await rm(file, { force: true });
+}
+
+/** Before the files go, so that a reader that misses them can tell how much that was. Without a record it cannot: no more. */
+async function recordRemoval(directory: string, surplus: readonly LogFile[], keptFrom: bigint): Promise<void> {
+  const before = readRemovedLines(directory) ?? { keptFrom: 1n, bytes: 0 };
+  // What was recorded by a turn that did not come to the removal is not counted twice.
+  const counted = surplus.filter(({ firstSequence = 0n }) => firstSequence >= before.keptFrom);
+  if (counted[0]?.firstSequence !== before.keptFrom) return; // others have gone unrecorded
+  const target = path.join(directory, REMOVED_LINES_FILE);
+  try {
+    const bytes = counted.reduce((sum, { file }) => sum + statSync(file).size, before.bytes);
+    await writeFile(`${target}.new`, encodeRemovedLines({ keptFrom, bytes }), { mode: 0o600 });
+    await rename(`${target}.new`, target);
+  } catch {
+    // A full disk: to make room matters more.
+  }
 }

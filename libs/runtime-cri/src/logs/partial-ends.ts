@@ -10,6 +10,12 @@ const MAX_WAITING = 2;
 export class PartialEnds {
   private readonly waiting: LogLine[] = [];
 
+  /** The same for several lines. */
+  pushAll(lines: readonly LogLine[]): readonly LogLine[] {
+    if (this.waiting.length === 0 && !lines.some(({ partial }) => partial)) return lines;
+    return lines.flatMap((line) => this.push(line));
+  }
+
   /** @returns The lines that may be given out now, in order. */
   push(line: LogLine): readonly LogLine[] {
     this.waiting.push(line);

@@ -1,11 +1,10 @@
 import { watch, type FSWatcher } from 'node:fs';
-import { open, readFile, type FileHandle } from 'node:fs/promises';
+import { readFile } from 'node:fs/promises';
 import type { StopSignal } from '@cloudless/base';
-import { selectsLine, type LogLine, type LogRequest } from '@cloudless/runtime';
-import { listLogFiles, type LogFile } from './log-files.js';
+import { LineSelection, selectsLine, type LogBatch, type LogRequest } from '@cloudless/runtime';
+import { LogCursor } from './log-cursor.js';
+import { listLogFiles } from './log-files.js';
 import { parseLogRecords } from './log-record.js';
-
-const CHUNK_BYTES = 64 * 1024;
 
 /** What a reader needs to know of the container. */
 export interface LogReadOptions {
@@ -16,8 +15,8 @@ export interface LogReadOptions {
   readonly drained: () => Promise<void>;
 }
 
-/** Reads log files that a writer may be writing and rotating, each line once, in order. */
-export async function* readLog(options: LogReadOptions): AsyncGenerator<LogLine> {
+/** Reads log files that a writer may be writing and rotating: each line that is kept once, in order, as many as are there. */
+export async function* readLog(options: LogReadOptions): AsyncGenerator<LogBatch> {
   const { directory, request, signal } = options;
   if (signal.aborted) return;
   const changes = request.follow ? new Changes(directory, signal) : undefined;
@@ -28,16 +27,16 @@ export async function* readLog(options: LogReadOptions): AsyncGenerator<LogLine>
         (reason: unknown) => changes.fail(reason),
       );
     const { from, skipped } = await startOf(directory, request);
-    const cursor = new Cursor(directory, from);
+    const selection = new LineSelection(request, from, skipped);
+    const cursor = new LogCursor(directory, from);
     try {
-      let skip = skipped;
       for (;;) {
-        const mayHaveMore = changes?.take() ?? false; // asked before the read: what comes later wakes us again
-        for await (const line of cursor.linesUpToNow()) {
+        // Asked before the read: what comes later wakes us again.
+        const { mayHaveMore, mayHaveMoved } = changes?.take() ?? { mayHaveMore: false, mayHaveMoved: true };
+        for await (const { lines, passedOver } of cursor.linesUpToNow(mayHaveMoved)) {
           if (signal.aborted) return;
-          if (!selectsLine(request, line)) continue;
-          if (skip > 0) skip -= 1;
-          else yield line;
+          const batch = selection.select(lines, passedOver);
+          if (batch !== undefined) yield batch;
         }
         if (changes === undefined || !mayHaveMore || !(await changes.next())) return;
       }
@@ -63,66 +62,12 @@ async function startOf(directory: string, request: LogRequest): Promise<{ readon
   return { from: 1n, skipped: Math.max(0, count - tailLines) };
 }
 
-/** A position in the files of a log. */
-class Cursor {
-  private handle: FileHandle | undefined;
-  private current: LogFile | undefined;
-  private rest: Buffer = Buffer.alloc(0);
-  private position = 0;
-  private readonly chunk = Buffer.allocUnsafe(CHUNK_BYTES);
-
-  constructor(
-    private readonly directory: string,
-    private readonly from: bigint,
-  ) {}
-
-  /** Everything from the position to the end of the newest file. */
-  async *linesUpToNow(): AsyncGenerator<LogLine> {
-    for (;;) {
-      const next = this.following(); // before the last read: a file that has a successor gets no more lines
-      if (this.handle !== undefined) yield* this.linesOfFile(this.handle);
-      if (next === undefined) return;
-      await this.moveTo(next);
-    }
-  }
-
-  async close(): Promise<void> {
-    await this.handle?.close();
-    this.handle = undefined;
-  }
-
-  private following(): LogFile | undefined {
-    const files = listLogFiles(this.directory);
-    const { current, from } = this;
-    if (current !== undefined) return files.find(({ firstSequence }) => firstSequence > current.firstSequence);
-    return files.findLast(({ firstSequence }) => firstSequence <= from) ?? files[0];
-  }
-
-  private async moveTo(next: LogFile): Promise<void> {
-    await this.close();
-    this.current = next;
-    this.rest = Buffer.alloc(0);
-    this.position = 0;
-    this.handle = await open(next.file, 'r').catch(() => undefined); // rotated away meanwhile: the next one follows
-  }
-
-  private async *linesOfFile(handle: FileHandle): AsyncGenerator<LogLine> {
-    for (;;) {
-      const { bytesRead } = await handle.read(this.chunk, 0, CHUNK_BYTES, this.position);
-      if (bytesRead === 0) return;
-      this.position += bytesRead;
-      const bytes = Buffer.concat([this.rest, this.chunk.subarray(0, bytesRead)]);
-      const { lines, consumed } = parseLogRecords(bytes);
-      this.rest = bytes.subarray(consumed);
-      yield* lines;
-    }
-  }
-}
-
 /** Wakes a follower when files changed, when the log is finished, or when the follower is to end. */
 class Changes {
   private readonly watcher: FSWatcher;
   private changed = true;
+  /** Files may have come or gone. */
+  private moved = true;
   private finished = false;
   private aborted = false;
   private failure: { readonly reason: unknown } | undefined;
@@ -133,8 +78,8 @@ class Changes {
     directory: string,
     private readonly signal: StopSignal,
   ) {
-    this.watcher = watch(directory, { persistent: false }, () => this.set(() => (this.changed = true)));
-    this.watcher.on('error', () => this.set(() => (this.changed = true)));
+    this.watcher = watch(directory, { persistent: false }, (kind) => this.onChange(kind !== 'change'));
+    this.watcher.on('error', () => this.onChange(true));
     signal.addEventListener('abort', this.onAbort, { once: true });
   }
 
@@ -147,10 +92,12 @@ class Changes {
     this.set(() => (this.failure = { reason }));
   }
 
-  /** Before a read: whether there may be more after it. */
-  take(): boolean {
+  /** Before a read: whether there may be more after it, and whether files may have come or gone since the last one. */
+  take(): { readonly mayHaveMore: boolean; readonly mayHaveMoved: boolean } {
+    const mayHaveMoved = this.moved || this.finished;
     this.changed = false;
-    return !this.finished;
+    this.moved = false;
+    return { mayHaveMore: !this.finished, mayHaveMoved };
   }
 
   /** After a read: waits until there is more to read; false when aborted. */
@@ -166,6 +113,13 @@ class Changes {
   close(): void {
     this.watcher.close();
     this.signal.removeEventListener('abort', this.onAbort);
+  }
+
+  private onChange(moved: boolean): void {
+    this.set(() => {
+      this.changed = true;
+      this.moved ||= moved;
+    });
   }
 
   private set(change: () => void): void {

@@ -4,6 +4,7 @@ import path from 'node:path';
 import fc from 'fast-check';
 import { silentLog } from '@cloudless/base';
 import { ManualClock } from '@cloudless/base/testing';
+import { eachLine } from '@cloudless/runtime';
 import { listLogFiles } from './log-files.js';
 import { readLog } from './log-reader.js';
 import { LogWriter } from './log-writer.js';
@@ -19,7 +20,8 @@ async function read(log: string): Promise<readonly { readonly text: string; read
   const lines = [];
   const request = { follow: false };
   const options = { directory: log, request, signal: new AbortController().signal, drained: () => Promise.resolve() };
-  for await (const { text, sequence } of readLog(options)) lines.push({ text: Buffer.from(text).toString('latin1'), sequence });
+  for await (const { text, sequence } of eachLine(readLog(options)))
+    lines.push({ text: Buffer.from(text).toString('latin1'), sequence });
   return lines;
 }
 

@@ -1,9 +1,21 @@
-import { closeSync, fstatSync, ftruncateSync, openSync, readFileSync, rmSync, writeSync } from 'node:fs';
+import {
+  closeSync,
+  fstatSync,
+  ftruncateSync,
+  openSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+  writeSync,
+} from 'node:fs';
 import path from 'node:path';
 import type { Clock, Log } from '@cloudless/base';
-import { LineSplitter, type LogStream, type SplitLine } from '@cloudless/runtime';
+import { LineSplitter, REMOVED_LINES_FILE, encodeRemovedLines, type LogStream, type SplitLine } from '@cloudless/runtime';
 import { makeDirectorySync } from '@cloudless/system';
-import { listLogFiles, logFileName } from './log-files.js';
+import { readRemovedLines } from './log-cursor.js';
+import { listLogFiles, logFileName, type LogFile } from './log-files.js';
 import { encodeLogRecord, parseLogRecords } from './log-record.js';
 import { PendingFile } from './pending-file.js';
 
@@ -115,7 +127,28 @@ export class LogWriter {
     this.fd = next;
     this.size = 0;
     const kept = listLogFiles(directory);
-    for (const { file } of kept.slice(0, Math.max(0, kept.length - files))) rmSync(file, { force: true });
+    const surplus = kept.slice(0, Math.max(0, kept.length - files));
+    const keptFrom = kept[surplus.length]?.firstSequence;
+    if (surplus.length === 0 || keptFrom === undefined) return;
+    this.recordRemoval(surplus, keptFrom);
+    for (const { file } of surplus) rmSync(file, { force: true });
+  }
+
+  /** Before the files go, so that a reader that misses them can tell how much that was. Without a record it cannot: no more. */
+  private recordRemoval(surplus: readonly LogFile[], keptFrom: bigint): void {
+    const { directory } = this.options;
+    const before = readRemovedLines(directory) ?? { keptFrom: 1n, bytes: 0 };
+    // What a writer that was killed has recorded and not removed is not counted twice.
+    const counted = surplus.filter(({ firstSequence }) => firstSequence >= before.keptFrom);
+    if (counted[0]?.firstSequence !== before.keptFrom) return; // others have gone unrecorded
+    const target = path.join(directory, REMOVED_LINES_FILE);
+    try {
+      const bytes = counted.reduce((sum, { file }) => sum + statSync(file).size, before.bytes);
+      writeFileSync(`${target}.new`, encodeRemovedLines({ keptFrom, bytes }), { mode: 0o600 });
+      renameSync(`${target}.new`, target);
+    } catch {
+      // A full disk: to make room matters more.
+    }
   }
 }
 

@@ -44,6 +44,19 @@ export function describeLogFollow(current: CurrentMachine, harness: RuntimeHarne
       expect((await linesOf(machine.runtime, id, { tailLines: harness.rotatingLines })).length).toBe(harness.rotatingLines);
     });
 
+    it('gives the same lines in batches, with none that are empty or missing', async () => {
+      const machine = current();
+      const id = await started(machine, [{ step: 'number', stream: 'stdout', from: 1, to: harness.rotatingLines }]);
+      const lines: LogLine[] = [];
+      for await (const batch of machine.runtime.logBatches(id, { follow: true }, never())) {
+        expect(batch.lines.length).toBeGreaterThan(0);
+        expect(batch.skipped).toBeUndefined();
+        lines.push(...batch.lines);
+      }
+      expect(lines.map(({ sequence }) => sequence)).toEqual(lines.map((_, index) => BigInt(index + 1)));
+      expect(lines.map(textOf)).toEqual(numbered(1, harness.rotatingLines));
+    });
+
     it('resumes after a sequence number where another reader stopped', async () => {
       const machine = current();
       const id = await started(machine, [

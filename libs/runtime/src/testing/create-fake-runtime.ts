@@ -9,6 +9,7 @@ import type {
   ContainerStatus,
   ExecEvent,
   ExecRequest,
+  LogBatch,
   LogLine,
   LogRequest,
   StartProgress,
@@ -122,6 +123,10 @@ class InMemoryRuntime implements FakeRuntime {
   async *logs(containerId: ContainerId, request: LogRequest, signal: StopSignal): AsyncIterable<LogLine> {
     this.assertOpen();
     yield* this.machine.find(containerId).log.read(request, signal);
+  }
+
+  async *logBatches(containerId: ContainerId, request: LogRequest, signal: StopSignal): AsyncIterable<LogBatch> {
+    for await (const line of this.logs(containerId, request, signal)) yield { lines: [line] };
   }
 
   exec(containerId: ContainerId, request: ExecRequest, signal: StopSignal): AsyncIterable<ExecEvent> {

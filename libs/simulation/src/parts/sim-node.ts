@@ -229,6 +229,7 @@ export class SimNode {
       list: () => use(() => this.machineRuntime().list()),
       events: (signal) => process.iterate(runtime.events(signal)),
       logs: (containerId, request, signal) => process.iterate(runtime.logs(containerId, request, signal)),
+      logBatches: (containerId, request, signal) => process.iterate(runtime.logBatches(containerId, request, signal)),
       exec: (containerId, request, signal) => process.iterate(runtime.exec(containerId, request, signal)),
       close: () => process.call(() => runtime.close()),
     };

@@ -25,7 +25,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file cloudless/api/session.proto.
  */
 export const file_cloudless_api_session: GenFile = /*@__PURE__*/
-  fileDesc("ChtjbG91ZGxlc3MvYXBpL3Nlc3Npb24ucHJvdG8SDWNsb3VkbGVzcy5hcGkiogEKEUVucm9sbE5vZGVSZXF1ZXN0EjsKB25vZGVfaWQYASABKAlCKrpIJ3IlEAEYPzIfXlthLXowLTldKFthLXowLTktXSpbYS16MC05XSk/JBIfCgtpbnN0YW5jZV9pZBgCIAEoCUIKukgHcgUQEBiAARIWCgNjc3IYAyABKAxCCbpIBnoEGICAARIXCgV0b2tlbhgEIAEoCUIIukgFcgMYgAgiOQoSRW5yb2xsTm9kZVJlc3BvbnNlEg8KB25vZGVfaWQYASABKAkSEgoKY2x1c3Rlcl9pZBgCIAEoCSL4BAoFSGVsbG8SFAoMcHJvdG9jb2xfbWluGAEgASgFEhQKDHByb3RvY29sX21heBgCIAEoBRIaCgdub2RlX2lkGAMgASgJQgm6SAZyBBABGD8SEwoLaW5zdGFuY2VfaWQYBCABKAkSEgoKY2x1c3Rlcl9pZBgFIAEoCRIPCgdib290X2lkGAYgASgJEhUKDWhpZ2hlc3RfZXBvY2gYByABKAMSFwoGcmVnaW9uGAggASgJQge6SARyAhg/EhUKBHpvbmUYCSABKAlCB7pIBHICGD8SOwoGbGFiZWxzGAogAygLMiAuY2xvdWRsZXNzLmFwaS5IZWxsby5MYWJlbHNFbnRyeUIJukgGmgEDEIABEiQKBnRhaW50cxgLIAMoCzIULmNsb3VkbGVzcy5hcGkuVGFpbnQSLQoIY2FwYWNpdHkYDCABKAsyGy5jbG91ZGxlc3MuYXBpLk5vZGVDYXBhY2l0eRItCghyZXNlcnZlZBgNIAEoCzIbLmNsb3VkbGVzcy5hcGkuTm9kZUNhcGFjaXR5EhQKDG1heF9yZXBsaWNhcxgOIAEoBRIUCgxjYXBhYmlsaXRpZXMYDyADKAkSFQoNYWdlbnRfdmVyc2lvbhgQIAEoCRIUCgxhcmNoaXRlY3R1cmUYESABKAkSGAoQb3BlcmF0aW5nX3N5c3RlbRgSIAEoCRIVCg1hZ2VudF9hZGRyZXNzGBMgASgJEiwKCmNvbmRpdGlvbnMYFCADKAsyGC5jbG91ZGxlc3MuYXBpLkNvbmRpdGlvbhotCgtMYWJlbHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBItkCCgxBZ2VudE1lc3NhZ2USJQoFaGVsbG8YASABKAsyFC5jbG91ZGxlc3MuYXBpLkhlbGxvSAASLQoJaW52ZW50b3J5GAIgASgLMhguY2xvdWRsZXNzLmFwaS5JbnZlbnRvcnlIABIuCgZyZXBvcnQYAyABKAsyHC5jbG91ZGxlc3MuYXBpLlJlcGxpY2FSZXBvcnRIABIlCgV1c2FnZRgEIAEoCzIULmNsb3VkbGVzcy5hcGkuVXNhZ2VIABIuCgdyZWZ1c2VkGAUgASgLMhsuY2xvdWRsZXNzLmFwaS5PcmRlclJlZnVzZWRIABI2Cg50dW5uZWxfcmVmdXNlZBgGIAEoCzIcLmNsb3VkbGVzcy5hcGkuVHVubmVsUmVmdXNlZEgAEikKB2dvb2RieWUYByABKAsyFi5jbG91ZGxlc3MuYXBpLkdvb2RieWVIAEIJCgdtZXNzYWdlIkkKCUludmVudG9yeRIuCghyZXBsaWNhcxgBIAMoCzIcLmNsb3VkbGVzcy5hcGkuUmVwbGljYVJlcG9ydBIMCgRsYXN0GAIgASgIIuoDCg1SZXBsaWNhUmVwb3J0EhIKCnJlcGxpY2FfaWQYASABKAkSFAoMd29ya2xvYWRfdWlkGAIgASgJEhYKDm9yZGVyX3JldmlzaW9uGAMgASgDEjEKBXBoYXNlGAQgASgOMiIuY2xvdWRsZXNzLmFwaS5SZXBsaWNhU3RhdHVzLlBoYXNlEg0KBXJlYWR5GAUgASgIEg4KBnJlYXNvbhgGIAEoCRIUCgxjb250YWluZXJfaWQYByABKAkSEAoIcmVzdGFydHMYCCABKAUSKgoJZW5kcG9pbnRzGAkgAygLMhcuY2xvdWRsZXNzLmFwaS5FbmRwb2ludBIbCg5sYXN0X2V4aXRfY29kZRgKIAEoBUgAiAEBEi4KCnN0YXJ0ZWRfYXQYCyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEh0KFWVhcmxpZXJfY29udGFpbmVyX2lkcxgMIAMoCRIXCg9sYXN0X2VuZF9yZWFzb24YDSABKAkSEQoJZm9yZ290dGVuGA4gASgIEhIKCmxhc3RfbGluZXMYDyADKAkSMgoKaW1hZ2VfcHVsbBgQIAEoCzIeLmNsb3VkbGVzcy5hcGkuSW1hZ2VQdWxsU3RhdHVzQhEKD19sYXN0X2V4aXRfY29kZSJeCgVVc2FnZRInCgV1c2FnZRgBIAEoCzIYLmNsb3VkbGVzcy5hcGkuTm9kZVVzYWdlEiwKCmNvbmRpdGlvbnMYAiADKAsyGC5jbG91ZGxlc3MuYXBpLkNvbmRpdGlvbiJ1CgxPcmRlclJlZnVzZWQSEgoKcmVwbGljYV9pZBgBIAEoCRIWCg5vcmRlcl9yZXZpc2lvbhgCIAEoAxIVCg1oZWxkX3JldmlzaW9uGAMgASgDEhIKCmhlbGRfZXBvY2gYBCABKAMSDgoGcmVhc29uGAUgASgJIjIKDVR1bm5lbFJlZnVzZWQSEQoJdHVubmVsX2lkGAEgASgJEg4KBnJlYXNvbhgCIAEoCSIZCgdHb29kYnllEg4KBnJlYXNvbhgBIAEoCSLQAQoSQ29vcmRpbmF0b3JNZXNzYWdlEikKB3dlbGNvbWUYASABKAsyFi5jbG91ZGxlc3MuYXBpLldlbGNvbWVIABIlCgVvcmRlchgCIAEoCzIULmNsb3VkbGVzcy5hcGkuT3JkZXJIABIwCgtvcGVuX3R1bm5lbBgDIAEoCzIZLmNsb3VkbGVzcy5hcGkuT3BlblR1bm5lbEgAEisKCGFkbWl0dGVkGAQgASgLMhcuY2xvdWRsZXNzLmFwaS5BZG1pdHRlZEgAQgkKB21lc3NhZ2UiugIKB1dlbGNvbWUSEgoKY2x1c3Rlcl9pZBgBIAEoCRINCgVlcG9jaBgCIAEoAxIQCghwcm90b2NvbBgDIAEoBRIoCgVsZWFzZRgEIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIwCg1waW5nX2ludGVydmFsGAUgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEjEKDnVzYWdlX2ludGVydmFsGAYgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEjMKEHJlY29ubmVjdF9zcHJlYWQYByABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SNgoTcmVjb25uZWN0X3BhdXNlX21heBgIIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiIKCghBZG1pdHRlZCLlAQoFT3JkZXISDQoFZXBvY2gYASABKAMSFgoOb3JkZXJfcmV2aXNpb24YAiABKAMSEgoKcmVwbGljYV9pZBgDIAEoCRIUCgx3b3JrbG9hZF91aWQYBCABKAkSKgoFc3RhcnQYBSABKAsyGS5jbG91ZGxlc3MuYXBpLlN0YXJ0T3JkZXJIABIoCgRzdG9wGAYgASgLMhguY2xvdWRsZXNzLmFwaS5TdG9wT3JkZXJIABIsCgZmb3JnZXQYByABKAsyGi5jbG91ZGxlc3MuYXBpLkZvcmdldE9yZGVySABCBwoFb3JkZXIiqgEKClN0YXJ0T3JkZXISEQoJbmFtZXNwYWNlGAEgASgJEhAKCHdvcmtsb2FkGAIgASgJEg8KB3ZlcnNpb24YAyABKAUSDAoEc2xvdBgEIAEoBRIpCgRzcGVjGAUgASgLMhsuY2xvdWRsZXNzLmFwaS5Xb3JrbG9hZFNwZWMSLQoKc3RvcF9hZnRlchgGIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiJ/CglTdG9wT3JkZXISMQoOcHJlX3N0b3BfZGVsYXkYASABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SLwoMZ3JhY2VfcGVyaW9kGAIgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEg4KBnJlYXNvbhgDIAEoCSINCgtGb3JnZXRPcmRlciL2AwoKT3BlblR1bm5lbBIRCgl0dW5uZWxfaWQYASABKAkSLgoLZGlhbF93aXRoaW4YAiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SMAoEbG9ncxgDIAEoCzIgLmNsb3VkbGVzcy5hcGkuU3RyZWFtTG9nc1JlcXVlc3RIABIxCgRleGVjGAQgASgLMiEuY2xvdWRsZXNzLmFwaS5FeGVjQ29tbWFuZFJlcXVlc3RIABI6CgZzdGF0dXMYBSABKAsyKC5jbG91ZGxlc3MuYXBpLkdldENvbnRhaW5lclN0YXR1c1JlcXVlc3RIABIvCgtleGVjX3N0cmVhbRgGIAEoCzIYLmNsb3VkbGVzcy5hcGkuRXhlY1N0YXJ0SAASNwoMcG9ydF9mb3J3YXJkGAcgASgLMh8uY2xvdWRsZXNzLmFwaS5Qb3J0Rm9yd2FyZFN0YXJ0SAASOAoFc3RhdHMYCCABKAsyJy5jbG91ZGxlc3MuYXBpLkdldENvbnRhaW5lclN0YXRzUmVxdWVzdEgAEj4KCnN0YXRzX2xpc3QYCSABKAsyKC5jbG91ZGxlc3MuYXBpLkxpc3RDb250YWluZXJTdGF0c1JlcXVlc3RIABIWCg5leGVjX2luX3BpZWNlcxgUIAEoCEIICgZ0YXJnZXQirAUKC1R1bm5lbEZyYW1lEhMKCXR1bm5lbF9pZBgBIAEoCUgAEiYKA2xvZxgCIAEoCzIXLmNsb3VkbGVzcy5hcGkuTG9nRW50cnlIABIyCgRleGVjGAMgASgLMiIuY2xvdWRsZXNzLmFwaS5FeGVjQ29tbWFuZFJlc3BvbnNlSAASMAoGc3RhdHVzGAQgASgLMh4uY2xvdWRsZXNzLmFwaS5Db250YWluZXJTdGF0dXNIABIrCgVlcnJvchgFIAEoCzIaLmNsb3VkbGVzcy5hcGkuVHVubmVsRXJyb3JIABInCgNlbmQYBiABKAsyGC5jbG91ZGxlc3MuYXBpLlR1bm5lbEVuZEgAEhAKBndpbmRvdxgHIAEoA0gAEjAKCmV4ZWNfaW5wdXQYCCABKAsyGi5jbG91ZGxlc3MuYXBpLkV4ZWNSZXF1ZXN0SAASMgoLZXhlY19vdXRwdXQYCSABKAsyGy5jbG91ZGxlc3MuYXBpLkV4ZWNSZXNwb25zZUgAEjoKDWZvcndhcmRfaW5wdXQYCiABKAsyIS5jbG91ZGxlc3MuYXBpLlBvcnRGb3J3YXJkUmVxdWVzdEgAEjwKDmZvcndhcmRfb3V0cHV0GAsgASgLMiIuY2xvdWRsZXNzLmFwaS5Qb3J0Rm9yd2FyZFJlc3BvbnNlSAASLgoFc3RhdHMYDCABKAsyHS5jbG91ZGxlc3MuYXBpLkNvbnRhaW5lclN0YXRzSAASPwoKc3RhdHNfbGlzdBgNIAEoCzIpLmNsb3VkbGVzcy5hcGkuTGlzdENvbnRhaW5lclN0YXRzUmVzcG9uc2VIABI4CgpleGVjX3BpZWNlGBQgASgLMiIuY2xvdWRsZXNzLmFwaS5FeGVjQ29tbWFuZFJlc3BvbnNlSABCBwoFZnJhbWUiCwoJVHVubmVsRW5kIiwKC1R1bm5lbEVycm9yEgwKBGNvZGUYASABKAUSDwoHbWVzc2FnZRgCIAEoCSKRAQoQSGVhcnRiZWF0UmVxdWVzdBIrCgVoZWxsbxgBIAEoCzIULmNsb3VkbGVzcy5hcGkuSGVsbG9CBrpIA8gBARIrCglpbnZlbnRvcnkYAiABKAsyGC5jbG91ZGxlc3MuYXBpLkludmVudG9yeRIjCgV1c2FnZRgDIAEoCzIULmNsb3VkbGVzcy5hcGkuVXNhZ2UiYgoRSGVhcnRiZWF0UmVzcG9uc2USJwoHd2VsY29tZRgBIAEoCzIWLmNsb3VkbGVzcy5hcGkuV2VsY29tZRIkCgZvcmRlcnMYAiADKAsyFC5jbG91ZGxlc3MuYXBpLk9yZGVyYgZwcm90bzM", [file_buf_validate_validate, file_cloudless_api_exec, file_cloudless_api_logs, file_cloudless_api_node, file_cloudless_api_stats, file_cloudless_api_workload, file_google_protobuf_duration, file_google_protobuf_timestamp]);
+  fileDesc("ChtjbG91ZGxlc3MvYXBpL3Nlc3Npb24ucHJvdG8SDWNsb3VkbGVzcy5hcGkiogEKEUVucm9sbE5vZGVSZXF1ZXN0EjsKB25vZGVfaWQYASABKAlCKrpIJ3IlEAEYPzIfXlthLXowLTldKFthLXowLTktXSpbYS16MC05XSk/JBIfCgtpbnN0YW5jZV9pZBgCIAEoCUIKukgHcgUQEBiAARIWCgNjc3IYAyABKAxCCbpIBnoEGICAARIXCgV0b2tlbhgEIAEoCUIIukgFcgMYgAgiOQoSRW5yb2xsTm9kZVJlc3BvbnNlEg8KB25vZGVfaWQYASABKAkSEgoKY2x1c3Rlcl9pZBgCIAEoCSL4BAoFSGVsbG8SFAoMcHJvdG9jb2xfbWluGAEgASgFEhQKDHByb3RvY29sX21heBgCIAEoBRIaCgdub2RlX2lkGAMgASgJQgm6SAZyBBABGD8SEwoLaW5zdGFuY2VfaWQYBCABKAkSEgoKY2x1c3Rlcl9pZBgFIAEoCRIPCgdib290X2lkGAYgASgJEhUKDWhpZ2hlc3RfZXBvY2gYByABKAMSFwoGcmVnaW9uGAggASgJQge6SARyAhg/EhUKBHpvbmUYCSABKAlCB7pIBHICGD8SOwoGbGFiZWxzGAogAygLMiAuY2xvdWRsZXNzLmFwaS5IZWxsby5MYWJlbHNFbnRyeUIJukgGmgEDEIABEiQKBnRhaW50cxgLIAMoCzIULmNsb3VkbGVzcy5hcGkuVGFpbnQSLQoIY2FwYWNpdHkYDCABKAsyGy5jbG91ZGxlc3MuYXBpLk5vZGVDYXBhY2l0eRItCghyZXNlcnZlZBgNIAEoCzIbLmNsb3VkbGVzcy5hcGkuTm9kZUNhcGFjaXR5EhQKDG1heF9yZXBsaWNhcxgOIAEoBRIUCgxjYXBhYmlsaXRpZXMYDyADKAkSFQoNYWdlbnRfdmVyc2lvbhgQIAEoCRIUCgxhcmNoaXRlY3R1cmUYESABKAkSGAoQb3BlcmF0aW5nX3N5c3RlbRgSIAEoCRIVCg1hZ2VudF9hZGRyZXNzGBMgASgJEiwKCmNvbmRpdGlvbnMYFCADKAsyGC5jbG91ZGxlc3MuYXBpLkNvbmRpdGlvbhotCgtMYWJlbHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBItkCCgxBZ2VudE1lc3NhZ2USJQoFaGVsbG8YASABKAsyFC5jbG91ZGxlc3MuYXBpLkhlbGxvSAASLQoJaW52ZW50b3J5GAIgASgLMhguY2xvdWRsZXNzLmFwaS5JbnZlbnRvcnlIABIuCgZyZXBvcnQYAyABKAsyHC5jbG91ZGxlc3MuYXBpLlJlcGxpY2FSZXBvcnRIABIlCgV1c2FnZRgEIAEoCzIULmNsb3VkbGVzcy5hcGkuVXNhZ2VIABIuCgdyZWZ1c2VkGAUgASgLMhsuY2xvdWRsZXNzLmFwaS5PcmRlclJlZnVzZWRIABI2Cg50dW5uZWxfcmVmdXNlZBgGIAEoCzIcLmNsb3VkbGVzcy5hcGkuVHVubmVsUmVmdXNlZEgAEikKB2dvb2RieWUYByABKAsyFi5jbG91ZGxlc3MuYXBpLkdvb2RieWVIAEIJCgdtZXNzYWdlIkkKCUludmVudG9yeRIuCghyZXBsaWNhcxgBIAMoCzIcLmNsb3VkbGVzcy5hcGkuUmVwbGljYVJlcG9ydBIMCgRsYXN0GAIgASgIIuoDCg1SZXBsaWNhUmVwb3J0EhIKCnJlcGxpY2FfaWQYASABKAkSFAoMd29ya2xvYWRfdWlkGAIgASgJEhYKDm9yZGVyX3JldmlzaW9uGAMgASgDEjEKBXBoYXNlGAQgASgOMiIuY2xvdWRsZXNzLmFwaS5SZXBsaWNhU3RhdHVzLlBoYXNlEg0KBXJlYWR5GAUgASgIEg4KBnJlYXNvbhgGIAEoCRIUCgxjb250YWluZXJfaWQYByABKAkSEAoIcmVzdGFydHMYCCABKAUSKgoJZW5kcG9pbnRzGAkgAygLMhcuY2xvdWRsZXNzLmFwaS5FbmRwb2ludBIbCg5sYXN0X2V4aXRfY29kZRgKIAEoBUgAiAEBEi4KCnN0YXJ0ZWRfYXQYCyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEh0KFWVhcmxpZXJfY29udGFpbmVyX2lkcxgMIAMoCRIXCg9sYXN0X2VuZF9yZWFzb24YDSABKAkSEQoJZm9yZ290dGVuGA4gASgIEhIKCmxhc3RfbGluZXMYDyADKAkSMgoKaW1hZ2VfcHVsbBgQIAEoCzIeLmNsb3VkbGVzcy5hcGkuSW1hZ2VQdWxsU3RhdHVzQhEKD19sYXN0X2V4aXRfY29kZSJeCgVVc2FnZRInCgV1c2FnZRgBIAEoCzIYLmNsb3VkbGVzcy5hcGkuTm9kZVVzYWdlEiwKCmNvbmRpdGlvbnMYAiADKAsyGC5jbG91ZGxlc3MuYXBpLkNvbmRpdGlvbiJ1CgxPcmRlclJlZnVzZWQSEgoKcmVwbGljYV9pZBgBIAEoCRIWCg5vcmRlcl9yZXZpc2lvbhgCIAEoAxIVCg1oZWxkX3JldmlzaW9uGAMgASgDEhIKCmhlbGRfZXBvY2gYBCABKAMSDgoGcmVhc29uGAUgASgJIjIKDVR1bm5lbFJlZnVzZWQSEQoJdHVubmVsX2lkGAEgASgJEg4KBnJlYXNvbhgCIAEoCSIZCgdHb29kYnllEg4KBnJlYXNvbhgBIAEoCSLQAQoSQ29vcmRpbmF0b3JNZXNzYWdlEikKB3dlbGNvbWUYASABKAsyFi5jbG91ZGxlc3MuYXBpLldlbGNvbWVIABIlCgVvcmRlchgCIAEoCzIULmNsb3VkbGVzcy5hcGkuT3JkZXJIABIwCgtvcGVuX3R1bm5lbBgDIAEoCzIZLmNsb3VkbGVzcy5hcGkuT3BlblR1bm5lbEgAEisKCGFkbWl0dGVkGAQgASgLMhcuY2xvdWRsZXNzLmFwaS5BZG1pdHRlZEgAQgkKB21lc3NhZ2UiugIKB1dlbGNvbWUSEgoKY2x1c3Rlcl9pZBgBIAEoCRINCgVlcG9jaBgCIAEoAxIQCghwcm90b2NvbBgDIAEoBRIoCgVsZWFzZRgEIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIwCg1waW5nX2ludGVydmFsGAUgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEjEKDnVzYWdlX2ludGVydmFsGAYgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEjMKEHJlY29ubmVjdF9zcHJlYWQYByABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SNgoTcmVjb25uZWN0X3BhdXNlX21heBgIIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiIKCghBZG1pdHRlZCLlAQoFT3JkZXISDQoFZXBvY2gYASABKAMSFgoOb3JkZXJfcmV2aXNpb24YAiABKAMSEgoKcmVwbGljYV9pZBgDIAEoCRIUCgx3b3JrbG9hZF91aWQYBCABKAkSKgoFc3RhcnQYBSABKAsyGS5jbG91ZGxlc3MuYXBpLlN0YXJ0T3JkZXJIABIoCgRzdG9wGAYgASgLMhguY2xvdWRsZXNzLmFwaS5TdG9wT3JkZXJIABIsCgZmb3JnZXQYByABKAsyGi5jbG91ZGxlc3MuYXBpLkZvcmdldE9yZGVySABCBwoFb3JkZXIiqgEKClN0YXJ0T3JkZXISEQoJbmFtZXNwYWNlGAEgASgJEhAKCHdvcmtsb2FkGAIgASgJEg8KB3ZlcnNpb24YAyABKAUSDAoEc2xvdBgEIAEoBRIpCgRzcGVjGAUgASgLMhsuY2xvdWRsZXNzLmFwaS5Xb3JrbG9hZFNwZWMSLQoKc3RvcF9hZnRlchgGIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiJ/CglTdG9wT3JkZXISMQoOcHJlX3N0b3BfZGVsYXkYASABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SLwoMZ3JhY2VfcGVyaW9kGAIgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEg4KBnJlYXNvbhgDIAEoCSINCgtGb3JnZXRPcmRlciKoBAoKT3BlblR1bm5lbBIRCgl0dW5uZWxfaWQYASABKAkSLgoLZGlhbF93aXRoaW4YAiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SMAoEbG9ncxgDIAEoCzIgLmNsb3VkbGVzcy5hcGkuU3RyZWFtTG9nc1JlcXVlc3RIABIxCgRleGVjGAQgASgLMiEuY2xvdWRsZXNzLmFwaS5FeGVjQ29tbWFuZFJlcXVlc3RIABI6CgZzdGF0dXMYBSABKAsyKC5jbG91ZGxlc3MuYXBpLkdldENvbnRhaW5lclN0YXR1c1JlcXVlc3RIABIvCgtleGVjX3N0cmVhbRgGIAEoCzIYLmNsb3VkbGVzcy5hcGkuRXhlY1N0YXJ0SAASNwoMcG9ydF9mb3J3YXJkGAcgASgLMh8uY2xvdWRsZXNzLmFwaS5Qb3J0Rm9yd2FyZFN0YXJ0SAASOAoFc3RhdHMYCCABKAsyJy5jbG91ZGxlc3MuYXBpLkdldENvbnRhaW5lclN0YXRzUmVxdWVzdEgAEj4KCnN0YXRzX2xpc3QYCSABKAsyKC5jbG91ZGxlc3MuYXBpLkxpc3RDb250YWluZXJTdGF0c1JlcXVlc3RIABIwCgtsb2dfY2hhbm5lbBgKIAEoCzIZLmNsb3VkbGVzcy5hcGkuTG9nQ2hhbm5lbEgAEhYKDmV4ZWNfaW5fcGllY2VzGBQgASgIQggKBnRhcmdldCIMCgpMb2dDaGFubmVsIuQFCgtUdW5uZWxGcmFtZRITCgl0dW5uZWxfaWQYASABKAlIABImCgNsb2cYAiABKAsyFy5jbG91ZGxlc3MuYXBpLkxvZ0VudHJ5SAASMgoEZXhlYxgDIAEoCzIiLmNsb3VkbGVzcy5hcGkuRXhlY0NvbW1hbmRSZXNwb25zZUgAEjAKBnN0YXR1cxgEIAEoCzIeLmNsb3VkbGVzcy5hcGkuQ29udGFpbmVyU3RhdHVzSAASKwoFZXJyb3IYBSABKAsyGi5jbG91ZGxlc3MuYXBpLlR1bm5lbEVycm9ySAASJwoDZW5kGAYgASgLMhguY2xvdWRsZXNzLmFwaS5UdW5uZWxFbmRIABIQCgZ3aW5kb3cYByABKANIABIwCgpleGVjX2lucHV0GAggASgLMhouY2xvdWRsZXNzLmFwaS5FeGVjUmVxdWVzdEgAEjIKC2V4ZWNfb3V0cHV0GAkgASgLMhsuY2xvdWRsZXNzLmFwaS5FeGVjUmVzcG9uc2VIABI6Cg1mb3J3YXJkX2lucHV0GAogASgLMiEuY2xvdWRsZXNzLmFwaS5Qb3J0Rm9yd2FyZFJlcXVlc3RIABI8Cg5mb3J3YXJkX291dHB1dBgLIAEoCzIiLmNsb3VkbGVzcy5hcGkuUG9ydEZvcndhcmRSZXNwb25zZUgAEi4KBXN0YXRzGAwgASgLMh0uY2xvdWRsZXNzLmFwaS5Db250YWluZXJTdGF0c0gAEj8KCnN0YXRzX2xpc3QYDSABKAsyKS5jbG91ZGxlc3MuYXBpLkxpc3RDb250YWluZXJTdGF0c1Jlc3BvbnNlSAASNgoLbG9nX2NoYW5uZWwYDiABKAsyHy5jbG91ZGxlc3MuYXBpLkxvZ0NoYW5uZWxGcmFtZXNIABI4CgpleGVjX3BpZWNlGBQgASgLMiIuY2xvdWRsZXNzLmFwaS5FeGVjQ29tbWFuZFJlc3BvbnNlSABCBwoFZnJhbWUiQgoQTG9nQ2hhbm5lbEZyYW1lcxIuCgZmcmFtZXMYASADKAsyHi5jbG91ZGxlc3MuYXBpLkxvZ0NoYW5uZWxGcmFtZSKZAgoPTG9nQ2hhbm5lbEZyYW1lEg4KBmxvZ19pZBgBIAEoAxIwCgRvcGVuGAIgASgLMiAuY2xvdWRsZXNzLmFwaS5TdHJlYW1Mb2dzUmVxdWVzdEgAEhAKBndpbmRvdxgDIAEoA0gAEikKBWNsb3NlGAQgASgLMhguY2xvdWRsZXNzLmFwaS5UdW5uZWxFbmRIABIoCgVlbnRyeRgFIAEoCzIXLmNsb3VkbGVzcy5hcGkuTG9nRW50cnlIABIrCgVlcnJvchgGIAEoCzIaLmNsb3VkbGVzcy5hcGkuVHVubmVsRXJyb3JIABInCgNlbmQYByABKAsyGC5jbG91ZGxlc3MuYXBpLlR1bm5lbEVuZEgAQgcKBWZyYW1lIgsKCVR1bm5lbEVuZCIsCgtUdW5uZWxFcnJvchIMCgRjb2RlGAEgASgFEg8KB21lc3NhZ2UYAiABKAkikQEKEEhlYXJ0YmVhdFJlcXVlc3QSKwoFaGVsbG8YASABKAsyFC5jbG91ZGxlc3MuYXBpLkhlbGxvQga6SAPIAQESKwoJaW52ZW50b3J5GAIgASgLMhguY2xvdWRsZXNzLmFwaS5JbnZlbnRvcnkSIwoFdXNhZ2UYAyABKAsyFC5jbG91ZGxlc3MuYXBpLlVzYWdlImIKEUhlYXJ0YmVhdFJlc3BvbnNlEicKB3dlbGNvbWUYASABKAsyFi5jbG91ZGxlc3MuYXBpLldlbGNvbWUSJAoGb3JkZXJzGAIgAygLMhQuY2xvdWRsZXNzLmFwaS5PcmRlcmIGcHJvdG8z", [file_buf_validate_validate, file_cloudless_api_exec, file_cloudless_api_logs, file_cloudless_api_node, file_cloudless_api_stats, file_cloudless_api_workload, file_google_protobuf_duration, file_google_protobuf_timestamp]);
 
 /**
  * Registers a machine. While the cluster has no identities (plaintext on loopback) it takes no credential.
@@ -829,6 +829,14 @@ export type OpenTunnel = Message<"cloudless.api.OpenTunnel"> & {
      */
     value: ListContainerStatsRequest;
     case: "statsList";
+  } | {
+    /**
+     * Many logs at the same time, opened and closed by frames of the tunnel. From protocol 2 on.
+     *
+     * @generated from field: cloudless.api.LogChannel log_channel = 10;
+     */
+    value: LogChannel;
+    case: "logChannel";
   } | { case: undefined; value?: undefined };
 
   /**
@@ -845,6 +853,19 @@ export type OpenTunnel = Message<"cloudless.api.OpenTunnel"> & {
  */
 export const OpenTunnelSchema: GenMessage<OpenTunnel> = /*@__PURE__*/
   messageDesc(file_cloudless_api_session, 17);
+
+/**
+ * @generated from message cloudless.api.LogChannel
+ */
+export type LogChannel = Message<"cloudless.api.LogChannel"> & {
+};
+
+/**
+ * Describes the message cloudless.api.LogChannel.
+ * Use `create(LogChannelSchema)` to create a new message.
+ */
+export const LogChannelSchema: GenMessage<LogChannel> = /*@__PURE__*/
+  messageDesc(file_cloudless_api_session, 18);
 
 /**
  * @generated from message cloudless.api.TunnelFrame
@@ -945,6 +966,14 @@ export type TunnelFrame = Message<"cloudless.api.TunnelFrame"> & {
     case: "statsList";
   } | {
     /**
+     * Both ways, in the tunnel of a LogChannel.
+     *
+     * @generated from field: cloudless.api.LogChannelFrames log_channel = 14;
+     */
+    value: LogChannelFrames;
+    case: "logChannel";
+  } | {
+    /**
      * The next part of each text and of the exact bytes of a result that is too large for one frame; `exec` follows with the last
      * part and all other fields. Only when the coordinator has asked for it by `exec_in_pieces`.
      *
@@ -960,7 +989,100 @@ export type TunnelFrame = Message<"cloudless.api.TunnelFrame"> & {
  * Use `create(TunnelFrameSchema)` to create a new message.
  */
 export const TunnelFrameSchema: GenMessage<TunnelFrame> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_session, 18);
+  messageDesc(file_cloudless_api_session, 19);
+
+/**
+ * What the logs of a LogChannel say or are told at the same time, in order; at most 256.
+ *
+ * @generated from message cloudless.api.LogChannelFrames
+ */
+export type LogChannelFrames = Message<"cloudless.api.LogChannelFrames"> & {
+  /**
+   * @generated from field: repeated cloudless.api.LogChannelFrame frames = 1;
+   */
+  frames: LogChannelFrame[];
+};
+
+/**
+ * Describes the message cloudless.api.LogChannelFrames.
+ * Use `create(LogChannelFramesSchema)` to create a new message.
+ */
+export const LogChannelFramesSchema: GenMessage<LogChannelFrames> = /*@__PURE__*/
+  messageDesc(file_cloudless_api_session, 20);
+
+/**
+ * What one log of a LogChannel says or is told.
+ *
+ * @generated from message cloudless.api.LogChannelFrame
+ */
+export type LogChannelFrame = Message<"cloudless.api.LogChannelFrame"> & {
+  /**
+   * The coordinator's number for the log; a tunnel uses none twice.
+   *
+   * @generated from field: int64 log_id = 1;
+   */
+  logId: bigint;
+
+  /**
+   * @generated from oneof cloudless.api.LogChannelFrame.frame
+   */
+  frame: {
+    /**
+     * From the coordinator, within the window: begins the log.
+     *
+     * @generated from field: cloudless.api.StreamLogsRequest open = 2;
+     */
+    value: StreamLogsRequest;
+    case: "open";
+  } | {
+    /**
+     * From the coordinator, within the window: so many more bytes of entries may be sent, beside those granted before.
+     *
+     * @generated from field: int64 window = 3;
+     */
+    value: bigint;
+    case: "window";
+  } | {
+    /**
+     * From the coordinator, within the window: nobody reads the log any more. It needs no answer.
+     *
+     * @generated from field: cloudless.api.TunnelEnd close = 4;
+     */
+    value: TunnelEnd;
+    case: "close";
+  } | {
+    /**
+     * From the agent.
+     *
+     * @generated from field: cloudless.api.LogEntry entry = 5;
+     */
+    value: LogEntry;
+    case: "entry";
+  } | {
+    /**
+     * From the agent, the last of this log: it failed.
+     *
+     * @generated from field: cloudless.api.TunnelError error = 6;
+     */
+    value: TunnelError;
+    case: "error";
+  } | {
+    /**
+     * From the agent, the last of this log: all has been said.
+     *
+     * @generated from field: cloudless.api.TunnelEnd end = 7;
+     */
+    value: TunnelEnd;
+    case: "end";
+  } | { case: undefined; value?: undefined };
+};
+
+/**
+ * Describes the message cloudless.api.LogChannelFrame.
+ * Use `create(LogChannelFrameSchema)` to create a new message.
+ */
+export const LogChannelFrameSchema: GenMessage<LogChannelFrame> = /*@__PURE__*/
+  messageDesc(file_cloudless_api_session, 21);
 
 /**
  * @generated from message cloudless.api.TunnelEnd
@@ -973,7 +1095,7 @@ export type TunnelEnd = Message<"cloudless.api.TunnelEnd"> & {
  * Use `create(TunnelEndSchema)` to create a new message.
  */
 export const TunnelEndSchema: GenMessage<TunnelEnd> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_session, 19);
+  messageDesc(file_cloudless_api_session, 22);
 
 /**
  * @generated from message cloudless.api.TunnelError
@@ -997,7 +1119,7 @@ export type TunnelError = Message<"cloudless.api.TunnelError"> & {
  * Use `create(TunnelErrorSchema)` to create a new message.
  */
 export const TunnelErrorSchema: GenMessage<TunnelError> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_session, 20);
+  messageDesc(file_cloudless_api_session, 23);
 
 /**
  * The session in one call, for tools and proxies without streams: the same content, the same effect.
@@ -1026,7 +1148,7 @@ export type HeartbeatRequest = Message<"cloudless.api.HeartbeatRequest"> & {
  * Use `create(HeartbeatRequestSchema)` to create a new message.
  */
 export const HeartbeatRequestSchema: GenMessage<HeartbeatRequest> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_session, 21);
+  messageDesc(file_cloudless_api_session, 24);
 
 /**
  * @generated from message cloudless.api.HeartbeatResponse
@@ -1048,5 +1170,5 @@ export type HeartbeatResponse = Message<"cloudless.api.HeartbeatResponse"> & {
  * Use `create(HeartbeatResponseSchema)` to create a new message.
  */
 export const HeartbeatResponseSchema: GenMessage<HeartbeatResponse> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_session, 22);
+  messageDesc(file_cloudless_api_session, 25);
 

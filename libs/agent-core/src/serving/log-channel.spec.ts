@@ -1,0 +1,127 @@
+import { create } from '@bufbuild/protobuf';
+import { CloudlessError } from '@cloudless/base';
+import { settle } from '@cloudless/base/testing';
+import {
+  logCostOf,
+  LogChannelFrameSchema,
+  LogEntrySchema,
+  StreamLogsRequestSchema,
+  type LogChannelFrame,
+  type LogEntry,
+  type StreamLogsRequest,
+} from '@cloudless/api';
+import { LogChannel } from './log-channel.js';
+
+const ENTRY = create(LogEntrySchema, { sequence: 1n, line: 'x'.repeat(1_000) });
+const COST = logCostOf(ENTRY);
+
+/** A channel whose logs are named by their replica, and what it has sent. */
+function aChannel(streamLogs: (request: StreamLogsRequest, signal: AbortSignal) => AsyncIterable<LogEntry>) {
+  const toError = (reason: unknown) => ({ code: 5, message: (reason as Error).message });
+  const channel = new LogChannel({ streamLogs, toError });
+  const sent: LogChannelFrame[] = [];
+  const say = (logId: number, frame: LogChannelFrame['frame']): void =>
+    channel.take(create(LogChannelFrameSchema, { logId: BigInt(logId), frame }));
+  return {
+    channel,
+    sent,
+    open: (logId: number, replicaId = 'web-1'): void =>
+      say(logId, { case: 'open', value: create(StreamLogsRequestSchema, { replicaId }) }),
+    grant: (logId: number, bytes: number): void => say(logId, { case: 'window', value: BigInt(bytes) }),
+    close: (logId: number): void => say(logId, { case: 'close', value: { $typeName: 'cloudless.api.TunnelEnd' } }),
+    read: async (): Promise<void> => {
+      for await (const frames of channel.frames()) sent.push(...frames);
+    },
+    kindsOf: (logId: number): readonly unknown[] =>
+      sent.filter((each) => each.logId === BigInt(logId)).map(({ frame }) => frame.case),
+  };
+}
+
+async function* endless(_request: StreamLogsRequest, signal: AbortSignal): AsyncGenerator<LogEntry> {
+  while (!signal.aborted) yield ENTRY;
+}
+
+describe('a channel of logs', () => {
+  it('sends of each log what its window allows, whatever the others may', async () => {
+    const { channel, open, grant, kindsOf, read } = aChannel(endless);
+    const reading = read();
+    open(1);
+    open(2);
+    grant(1, COST);
+    grant(2, 3 * COST);
+    await settle();
+    expect([kindsOf(1).length, kindsOf(2).length]).toEqual([1, 3]);
+    grant(1, 2 * COST);
+    await settle();
+    expect([kindsOf(1).length, kindsOf(2).length]).toEqual([3, 3]);
+    channel.end();
+    await reading;
+  });
+
+  it('ends each log for itself: at its end, with its failure, and when it is closed', async () => {
+    const stopped: string[] = [];
+    const { channel, open, grant, close, kindsOf, read, sent } = aChannel(async function* ({ replicaId }, signal) {
+      try {
+        if (replicaId === 'ends') yield ENTRY;
+        else if (replicaId === 'fails') throw new CloudlessError('notFound', 'replica "fails" is not on node node-1');
+        else yield* endless(create(StreamLogsRequestSchema), signal);
+      } finally {
+        if (signal.aborted) stopped.push(replicaId);
+      }
+    });
+    const reading = read();
+    open(1, 'ends');
+    open(2, 'fails');
+    open(3, 'goes-on');
+    for (const logId of [1, 2]) grant(logId, 10 * COST);
+    grant(3, COST);
+    await settle();
+    close(3);
+    await settle();
+    grant(3, 10 * COST);
+    await settle();
+    expect([kindsOf(1), kindsOf(2), kindsOf(3)]).toEqual([['entry', 'end'], ['error'], ['entry']]);
+    expect(sent.find(({ logId }) => logId === 2n)?.frame.value).toMatchObject({
+      code: 5,
+      message: expect.stringContaining('fails') as unknown,
+    });
+    expect(stopped).toEqual(['goes-on']);
+    channel.end();
+    await reading;
+  });
+
+  it('reads logs no further than some bytes ahead of the connection, and ends them with it', async () => {
+    let reading = 0;
+    let read = 0;
+    const { channel, open, grant } = aChannel(async function* (request, signal) {
+      reading += 1;
+      try {
+        for await (const entry of endless(request, signal)) {
+          read += 1;
+          yield entry;
+        }
+      } finally {
+        reading -= 1;
+      }
+    });
+    for (let logId = 1; logId <= 8; logId += 1) {
+      open(logId);
+      grant(logId, 1024 * 1024);
+    }
+    await settle();
+    expect(read * COST).toBeLessThan(2 * 1024 * 1024);
+    expect(reading).toBe(8);
+    channel.end();
+    await settle();
+    expect(reading).toBe(0);
+  });
+
+  it('refuses a number that is in use, and more logs than a coordinator opens', () => {
+    const { channel, open } = aChannel(endless);
+    open(1);
+    expect(() => open(1)).toThrow('log_id: 1 is open already');
+    for (let logId = 2; logId <= 640; logId += 1) open(logId);
+    expect(() => open(641)).toThrow('640 logs are open');
+    channel.end();
+  });
+});

@@ -1,0 +1,152 @@
+import { create } from '@bufbuild/protobuf';
+import { CloudlessError } from '@cloudless/base';
+import {
+  logCostOf,
+  LogChannelFrameSchema,
+  TunnelEndSchema,
+  TunnelErrorSchema,
+  type LogChannelFrame,
+  type LogEntry,
+  type StreamLogsRequest,
+} from '@cloudless/api';
+
+/** Logs in one channel; a coordinator keeps to 512 for a node. */
+export const MAX_CHANNEL_LOGS = 640;
+/** Entries of all logs that wait for the connection, bytes: beyond them no log is read on. */
+const MAX_WAITING_BYTES = 1024 * 1024;
+/** In one message: as many as a coordinator takes at a time without others having to wait. */
+const MAX_FRAMES_TOGETHER = 256;
+const MAX_BYTES_TOGETHER = 64 * 1024;
+
+/** What a {@link LogChannel} reads logs with. */
+export interface LogChannelDeps {
+  readonly streamLogs: (request: StreamLogsRequest, signal: AbortSignal) => AsyncIterable<LogEntry>;
+  /** What the coordinator is told of a failure. */
+  readonly toError: (reason: unknown) => { readonly code: number; readonly message: string };
+}
+
+/** A log of the channel. */
+interface OpenLog {
+  readonly stop: AbortController;
+  /** Bytes that may still be sent. */
+  window: number;
+  /** Lets it go on when it waits for its window. */
+  wake: () => void;
+}
+
+/**
+ * Many logs in one tunnel. Each has a window of its own, so that a reader that has stopped reading holds up no other; what waits for
+ * the connection is bounded for all of them together.
+ */
+export class LogChannel {
+  private readonly logs = new Map<bigint, OpenLog>();
+  private readonly waiting: LogChannelFrame[] = [];
+  private waitingBytes = 0;
+  private over = false;
+  private wakeOutput = (): void => undefined;
+  /** Logs that wait until fewer bytes wait. */
+  private readonly held = new Set<() => void>();
+
+  constructor(private readonly deps: LogChannelDeps) {}
+
+  /** Does what the coordinator says. @throws kind `invalid` for more logs than it may open. */
+  take({ logId, frame }: LogChannelFrame): void {
+    if (this.over) return;
+    if (frame.case === 'open') this.open(logId, frame.value);
+    const log = this.logs.get(logId);
+    if (log === undefined) return; // it has ended meanwhile
+    if (frame.case === 'close') this.close(logId, log);
+    if (frame.case === 'window') {
+      log.window += Number(frame.value);
+      log.wake();
+    }
+  }
+
+  /** Ends all logs and the frames. */
+  end(): void {
+    this.over = true;
+    for (const [logId, log] of this.logs) this.close(logId, log);
+    this.wakeOutput();
+  }
+
+  /** What goes to the coordinator, as much as has come together while the connection was busy; read once. Ends with the channel. */
+  async *frames(): AsyncGenerator<readonly LogChannelFrame[]> {
+    for (;;) {
+      const frames = this.takeWaiting();
+      if (frames.length > 0) {
+        yield frames;
+        if (this.waitingBytes < MAX_WAITING_BYTES) this.release();
+      } else if (this.over) return;
+      else await new Promise<void>((resolve) => (this.wakeOutput = resolve));
+    }
+  }
+
+  /** Several small frames, or a large one. */
+  private takeWaiting(): readonly LogChannelFrame[] {
+    let bytes = 0;
+    let count = 0;
+    for (; count < this.waiting.length && count < MAX_FRAMES_TOGETHER && bytes < MAX_BYTES_TOGETHER; count += 1) {
+      const frame = this.waiting[count];
+      if (frame !== undefined) bytes += costOf(frame);
+    }
+    this.waitingBytes -= bytes;
+    return this.waiting.splice(0, count);
+  }
+
+  private open(logId: bigint, request: StreamLogsRequest): void {
+    if (this.logs.has(logId)) throw new CloudlessError('invalid', `log_id: ${logId} is open already`);
+    if (this.logs.size >= MAX_CHANNEL_LOGS) throw new CloudlessError('invalid', `open: ${MAX_CHANNEL_LOGS} logs are open`);
+    const log: OpenLog = { stop: new AbortController(), window: 0, wake: () => undefined };
+    this.logs.set(logId, log);
+    void this.run(logId, log, request);
+  }
+
+  private async run(logId: bigint, log: OpenLog, request: StreamLogsRequest): Promise<void> {
+    const { signal } = log.stop;
+    try {
+      for await (const entry of this.deps.streamLogs(request, signal)) {
+        await this.roomFor(log);
+        if (signal.aborted) return;
+        log.window -= logCostOf(entry);
+        this.push(create(LogChannelFrameSchema, { logId, frame: { case: 'entry', value: entry } }));
+      }
+      if (signal.aborted) return;
+      this.push(create(LogChannelFrameSchema, { logId, frame: { case: 'end', value: create(TunnelEndSchema) } }));
+    } catch (reason) {
+      if (signal.aborted) return;
+      const value = create(TunnelErrorSchema, this.deps.toError(reason));
+      this.push(create(LogChannelFrameSchema, { logId, frame: { case: 'error', value } }));
+    } finally {
+      if (this.logs.get(logId) === log) this.logs.delete(logId);
+    }
+  }
+
+  private close(logId: bigint, log: OpenLog): void {
+    this.logs.delete(logId);
+    log.stop.abort();
+    log.wake();
+    this.release();
+  }
+
+  private async roomFor(log: OpenLog): Promise<void> {
+    const { signal } = log.stop;
+    while (log.window <= 0 && !signal.aborted) await new Promise<void>((resolve) => (log.wake = resolve));
+    while (this.waitingBytes >= MAX_WAITING_BYTES && !signal.aborted)
+      await new Promise<void>((resolve) => this.held.add(resolve));
+  }
+
+  private push(frame: LogChannelFrame): void {
+    this.waiting.push(frame);
+    this.waitingBytes += costOf(frame);
+    this.wakeOutput();
+  }
+
+  private release(): void {
+    for (const go of this.held) go();
+    this.held.clear();
+  }
+}
+
+function costOf({ frame }: LogChannelFrame): number {
+  return frame.case === 'entry' ? logCostOf(frame.value) : 0;
+}

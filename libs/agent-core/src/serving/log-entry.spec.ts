@@ -1,0 +1,54 @@
+import { linesOfEntry, OutputStream } from '@cloudless/api';
+import type { LogLine } from '@cloudless/runtime';
+import { toLogEntries, toLogEntry } from './log-entry.js';
+
+const owner = { containerId: 'c1', replicaId: 'web-1' };
+const aLine = (sequence: number, text: string | Uint8Array, fields: Partial<LogLine> = {}): LogLine => ({
+  ...{ sequence: BigInt(sequence), stream: 'stdout', timeMs: 1_700_000_000_000 + sequence, partial: false },
+  text: typeof text === 'string' ? new TextEncoder().encode(text) : text,
+  ...fields,
+});
+const LINES = [
+  aLine(1, 'plain'),
+  aLine(2, 'grün', { stream: 'stderr' }),
+  aLine(3, ''),
+  aLine(4, Uint8Array.of(104, 0xff, 105)),
+  aLine(5, 'goes on', { partial: true }),
+];
+
+describe('lines that were read together', () => {
+  it('are one entry each without batches', () => {
+    expect(toLogEntries({ lines: LINES }, owner, 0, 0)).toEqual(LINES.map((line) => toLogEntry(line, owner)));
+  });
+
+  it.each([10, 60, 100_000])('are the same in batches of %d bytes', (maxBatchBytes) => {
+    const entries = toLogEntries({ lines: LINES }, owner, maxBatchBytes, 0);
+    expect(entries.flatMap(linesOfEntry)).toEqual(LINES.map((line) => toLogEntry(line, owner)));
+    for (const entry of entries) {
+      const lines = linesOfEntry(entry);
+      expect(entry.sequence).toBe(lines[0]?.sequence);
+      if (entry.batch !== undefined) expect(entry.lastSequence).toBe(lines.at(-1)?.sequence);
+    }
+  });
+
+  it('make batches of about the size that is asked for', () => {
+    const lines = Array.from({ length: 1_000 }, (_, index) => aLine(index + 1, 'x'.repeat(100)));
+    const sizes = toLogEntries({ lines }, owner, 10_000, 0).map(({ batch }) => batch?.length ?? 0);
+    expect(sizes.length).toBeGreaterThan(10);
+    for (const size of sizes) expect(size).toBeLessThan(12_000);
+  });
+
+  it('keep the exact bytes of what is not UTF-8', () => {
+    const [entry] = toLogEntries({ lines: LINES }, owner, 100_000, 0).flatMap(linesOfEntry).slice(3);
+    expect(entry).toMatchObject({ line: 'h\ufffdi', raw: Uint8Array.of(104, 0xff, 105), stream: OutputStream.STDOUT });
+  });
+
+  it('come after a marker of those that are missing', () => {
+    const skipped = { firstSequence: 5n, lastSequence: 9n, bytes: 70 };
+    const [marker, line] = toLogEntries({ lines: [aLine(10, 'a')], skipped }, owner, 0, 1_000);
+    expect(marker).toMatchObject({ ...owner, sequence: 0n, skipped: { firstSequence: 5n, lastSequence: 9n, bytes: 70n } });
+    expect(line).toMatchObject({ sequence: 10n, line: 'a' });
+    const [unknown] = toLogEntries({ lines: [], skipped: { firstSequence: 5n, lastSequence: 9n } }, owner, 0, 1_000);
+    expect(unknown?.skipped?.bytes).toBeUndefined();
+  });
+});

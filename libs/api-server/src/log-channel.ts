@@ -1,0 +1,143 @@
+import { create } from '@bufbuild/protobuf';
+import {
+  LogChannelFrameSchema,
+  LogChannelFramesSchema,
+  LogChannelSchema,
+  TunnelEndSchema,
+  TunnelFrameSchema,
+  kindOfCode,
+  logCostOf,
+  type LogChannelFrame,
+  type LogEntry,
+  type StreamLogsRequest,
+  type TunnelFrame,
+} from '@cloudless/api';
+import { CloudlessError, type StopSignal } from '@cloudless/base';
+import type { Tunnels } from './tunnels.js';
+
+/** Entries of one log that are on their way or wait for its reader, bytes; one more may go beyond it. */
+const WINDOW_BYTES = 128 * 1024;
+/** Room is granted in pieces of at least this size. */
+const GRANT_BYTES = WINDOW_BYTES / 4;
+
+/** A log that is read. */
+interface Reader {
+  readonly entries: LogEntry[];
+  /** Why nothing more comes; undefined while more may. */
+  ended: { readonly reason: unknown } | 'complete' | undefined;
+  wake: () => void;
+}
+
+/**
+ * Many logs of one node through one tunnel. The tunnel is opened with the channel, and ends when no log is left or it breaks: then the
+ * channel is of no use any more.
+ */
+export class LogChannel {
+  private readonly readers = new Map<bigint, Reader>();
+  private readonly outgoing: LogChannelFrame[] = [];
+  private wakeSender = (): void => undefined;
+  private nextId = 1n;
+  private readonly stopping = new AbortController();
+
+  /** @param onEnd - Called once, when no log can be opened here any more. */
+  constructor(
+    private readonly nodeId: string,
+    tunnels: Tunnels,
+    private readonly onEnd: () => void,
+  ) {
+    void this.run(tunnels);
+  }
+
+  /**
+   * The entries of one log. Leaving the loop, or aborting, ends the log on the node.
+   * @throws What the agent says; kind `unavailable` when the tunnel breaks.
+   */
+  async *read(request: StreamLogsRequest, signal: StopSignal): AsyncGenerator<LogEntry> {
+    const id = this.nextId++;
+    const reader: Reader = { entries: [], ended: undefined, wake: () => undefined };
+    const onAbort = (): void => this.leave(id, reader, new CloudlessError('unavailable', 'the caller has gone'));
+    this.readers.set(id, reader);
+    signal.addEventListener('abort', onAbort, { once: true });
+    try {
+      this.send(id, { case: 'open', value: request });
+      this.send(id, { case: 'window', value: BigInt(WINDOW_BYTES) });
+      if (signal.aborted) onAbort();
+      let toGrant = 0;
+      for (;;) {
+        const entry = reader.entries.shift();
+        if (entry !== undefined) {
+          toGrant += logCostOf(entry);
+          yield entry;
+          if (toGrant < GRANT_BYTES || reader.ended !== undefined) continue;
+          this.send(id, { case: 'window', value: BigInt(toGrant) });
+          toGrant = 0;
+        } else if (reader.ended === 'complete') return;
+        else if (reader.ended !== undefined) throw reader.ended.reason;
+        else await new Promise<void>((resolve) => (reader.wake = resolve));
+      }
+    } finally {
+      signal.removeEventListener('abort', onAbort);
+      this.leave(id, reader, undefined);
+    }
+  }
+
+  private async run(tunnels: Tunnels): Promise<void> {
+    const target = { case: 'logChannel', value: create(LogChannelSchema) } as const;
+    let reason: unknown = new CloudlessError('unavailable', `the stream from node "${this.nodeId}" broke`);
+    try {
+      for await (const { frame } of tunnels.open(this.nodeId, target, this.stopping.signal, this.input()))
+        if (frame.case === 'logChannel') for (const each of frame.value.frames) this.take(each);
+    } catch (failure) {
+      reason = failure;
+    }
+    this.onEnd();
+    this.stopping.abort();
+    this.wakeSender();
+    for (const reader of this.readers.values()) end(reader, { reason });
+    this.readers.clear();
+  }
+
+  private take({ logId, frame }: LogChannelFrame): void {
+    const reader = this.readers.get(logId);
+    if (reader === undefined) return; // its reader has gone
+    if (frame.case === 'entry') {
+      reader.entries.push(frame.value);
+      reader.wake();
+      return;
+    }
+    this.readers.delete(logId);
+    if (frame.case !== 'error') end(reader, 'complete');
+    else end(reader, { reason: new CloudlessError(kindOfCode(frame.value.code), frame.value.message) });
+  }
+
+  /** Without a log the tunnel ends. */
+  private leave(id: bigint, reader: Reader, reason: unknown): void {
+    if (this.readers.delete(id)) this.send(id, { case: 'close', value: create(TunnelEndSchema) });
+    if (reason !== undefined) {
+      reader.entries.length = 0;
+      end(reader, { reason });
+    }
+    if (this.readers.size > 0 || this.stopping.signal.aborted) return;
+    this.onEnd();
+    this.stopping.abort();
+  }
+
+  private send(logId: bigint, frame: LogChannelFrame['frame']): void {
+    this.outgoing.push(create(LogChannelFrameSchema, { logId, frame }));
+    this.wakeSender();
+  }
+
+  private async *input(): AsyncGenerator<TunnelFrame> {
+    while (!this.stopping.signal.aborted) {
+      const frame = this.outgoing.shift();
+      const value = frame === undefined ? undefined : create(LogChannelFramesSchema, { frames: [frame] });
+      if (value !== undefined) yield create(TunnelFrameSchema, { frame: { case: 'logChannel', value } });
+      else await new Promise<void>((resolve) => (this.wakeSender = resolve));
+    }
+  }
+}
+
+function end(reader: Reader, how: NonNullable<Reader['ended']>): void {
+  reader.ended ??= how;
+  reader.wake();
+}

@@ -1,0 +1,226 @@
+import { create } from '@bufbuild/protobuf';
+import {
+  LogChannelFramesSchema,
+  LogEntrySchema,
+  StreamLogsRequestSchema,
+  TunnelErrorSchema,
+  TunnelFrameSchema,
+  logCostOf,
+  type LogChannelFrame,
+  type LogEntry,
+  type TunnelFrame,
+} from '@cloudless/api';
+import { CloudlessError, createSeededRandom } from '@cloudless/base';
+import { ManualClock, settle } from '@cloudless/base/testing';
+import { LogStreams } from './log-streams.js';
+import { TunnelHub, type TunnelTarget, type Tunnels } from './tunnels.js';
+
+const anEntry = (sequence: number): LogEntry =>
+  create(LogEntrySchema, { containerId: 'c1', sequence: BigInt(sequence), line: 'x'.repeat(1_000) });
+const request = (replicaId = 'web-1') => create(StreamLogsRequestSchema, { replicaId, follow: true });
+
+/** Frames that a test makes up. */
+class Frames {
+  private readonly waiting: TunnelFrame[] = [];
+  private failure: Error | undefined;
+  private wake = (): void => undefined;
+
+  push(frame: TunnelFrame): void {
+    this.waiting.push(frame);
+    this.wake();
+  }
+
+  fail(reason: Error): void {
+    this.failure = reason;
+    this.wake();
+  }
+
+  async *read(signal: AbortSignal): AsyncGenerator<TunnelFrame> {
+    signal.addEventListener('abort', () => this.wake(), { once: true });
+    while (!signal.aborted) {
+      const frame = this.waiting.shift();
+      if (frame !== undefined) yield frame;
+      else if (this.failure !== undefined) throw this.failure;
+      else await new Promise<void>((resolve) => (this.wake = resolve));
+    }
+  }
+}
+
+/** Tunnels to an agent that a test speaks for. */
+class ScriptedTunnels implements Tunnels {
+  readonly targets: TunnelTarget[] = [];
+  /** What the coordinator said in channels. */
+  readonly heard: LogChannelFrame[] = [];
+  /** Tunnels that are open. */
+  openNow = 0;
+  private current: Frames | undefined;
+
+  async *open(
+    _nodeId: string,
+    target: TunnelTarget,
+    signal: AbortSignal,
+    input?: AsyncIterable<TunnelFrame>,
+  ): AsyncGenerator<TunnelFrame> {
+    this.targets.push(target);
+    const frames = new Frames();
+    this.current = frames;
+    this.openNow += 1;
+    if (input !== undefined) void this.hear(input);
+    try {
+      yield* frames.read(signal);
+    } finally {
+      this.openNow -= 1;
+    }
+  }
+
+  say(logId: bigint, frame: LogChannelFrame['frame']): void {
+    const value = create(LogChannelFramesSchema, { frames: [{ logId, frame }] });
+    this.current?.push(create(TunnelFrameSchema, { frame: { case: 'logChannel', value } }));
+  }
+
+  breakDown(): void {
+    this.current?.fail(new CloudlessError('unavailable', 'the stream from node "node-1" broke'));
+  }
+
+  /** Bytes granted to a log. */
+  grantedTo(logId: bigint): number {
+    return this.heard.reduce(
+      (sum, { logId: id, frame }) => sum + (id === logId && frame.case === 'window' ? Number(frame.value) : 0),
+      0,
+    );
+  }
+
+  private async hear(input: AsyncIterable<TunnelFrame>): Promise<void> {
+    for await (const { frame } of input) if (frame.case === 'logChannel') this.heard.push(...frame.value.frames);
+  }
+}
+
+function aWorld(takesChannel = true) {
+  const tunnels = new ScriptedTunnels();
+  const streams = new LogStreams(tunnels, () => takesChannel);
+  const stop = new AbortController();
+  const read = (client: object = stop) => streams.read('node-1', request(), stop.signal, client);
+  return { tunnels, streams, stop, read };
+}
+
+describe('logs of a node', () => {
+  it('share one tunnel, which ends with the last of them', async () => {
+    const { tunnels, read } = aWorld();
+    const readers = [read(), read()];
+    const first = readers.map((reader) => reader.next());
+    await settle();
+    expect(tunnels.targets.map((target) => target.case)).toEqual(['logChannel']);
+    tunnels.say(2n, { case: 'entry', value: anEntry(7) });
+    tunnels.say(1n, { case: 'entry', value: anEntry(3) });
+    expect((await Promise.all(first)).map(({ value }) => (value as LogEntry).sequence)).toEqual([3n, 7n]);
+    await readers[0]!.return(undefined);
+    await settle();
+    expect(tunnels.heard.at(-1)).toMatchObject({ logId: 1n, frame: { case: 'close' } });
+    expect(tunnels.openNow).toBe(1);
+    await readers[1]!.return(undefined);
+    await settle();
+    expect(tunnels.openNow).toBe(0);
+    const later = read();
+    void later.next().catch(() => undefined);
+    await settle();
+    expect(tunnels.targets).toHaveLength(2);
+  });
+
+  it('end and fail each for itself', async () => {
+    const { tunnels, read } = aWorld();
+    const [ending, failing, other] = [read(), read(), read()];
+    const outcomes = [ending.next(), failing.next().catch((reason: unknown) => reason), other.next()];
+    await settle();
+    tunnels.say(1n, { case: 'end', value: { $typeName: 'cloudless.api.TunnelEnd' } });
+    tunnels.say(2n, { case: 'error', value: create(TunnelErrorSchema, { code: 5, message: 'replica "web-1" is not here' }) });
+    tunnels.say(3n, { case: 'entry', value: anEntry(1) });
+    expect(await Promise.all(outcomes)).toMatchObject([
+      { done: true },
+      { kind: 'notFound', message: 'replica "web-1" is not here' },
+      { done: false },
+    ]);
+  });
+
+  it('are granted room as they are read, and one that is not read holds up no other', async () => {
+    const { tunnels, read } = aWorld();
+    const [slow, quick] = [read(), read()];
+    const first = [slow.next(), quick.next()];
+    await settle();
+    const windows = [tunnels.grantedTo(1n), tunnels.grantedTo(2n)];
+    for (const logId of [1n, 2n])
+      for (let line = 1; line <= 100; line += 1) tunnels.say(logId, { case: 'entry', value: anEntry(line) });
+    await Promise.all(first);
+    for (let line = 2; line <= 100; line += 1) await quick.next();
+    await settle();
+    expect(tunnels.grantedTo(1n)).toBe(windows[0]);
+    expect(tunnels.grantedTo(2n)).toBeGreaterThan(windows[1]! + 60 * logCostOf(anEntry(1)));
+  });
+
+  it('all fail when the tunnel breaks, and come back through another', async () => {
+    const { tunnels, read } = aWorld();
+    const broken = [read(), read()].map((reader) => reader.next().catch((reason: unknown) => reason));
+    await settle();
+    tunnels.breakDown();
+    expect(await Promise.all(broken)).toMatchObject([{ kind: 'unavailable' }, { kind: 'unavailable' }]);
+    const again = read().next();
+    await settle();
+    tunnels.say(1n, { case: 'entry', value: anEntry(1) });
+    expect(await again).toMatchObject({ done: false });
+  });
+
+  it('end at once when their caller goes, though nobody asks for the next entry', async () => {
+    const { tunnels, read, stop } = aWorld();
+    const reader = read();
+    const first = reader.next();
+    await settle();
+    tunnels.say(1n, { case: 'entry', value: anEntry(1) });
+    await first;
+    stop.abort();
+    await settle();
+    expect(tunnels.openNow).toBe(0);
+    await expect(reader.next()).rejects.toMatchObject({ kind: 'unavailable' });
+  });
+
+  it('take a tunnel each where the agent knows no channel', async () => {
+    const { tunnels, read } = aWorld(false);
+    for (const reader of [read(), read()]) void reader.next();
+    await settle();
+    expect(tunnels.targets.map((target) => target.case)).toEqual(['logs', 'logs']);
+  });
+
+  it('of one client leave room for those of another', async () => {
+    const { streams, read, stop } = aWorld();
+    for (let log = 0; log < 256; log += 1)
+      void read()
+        .next()
+        .catch(() => undefined);
+    await expect(read().next()).rejects.toThrow('this client has 256 logs of node "node-1" open');
+    const other = streams.read('node-1', request(), stop.signal, {}).next();
+    void other.catch(() => undefined);
+    await settle();
+    stop.abort();
+    await expect(other).rejects.toThrow('the caller has gone');
+  });
+});
+
+describe('tunnels of an agent that knows no channel of logs', () => {
+  it('leave room for commands of the same client and logs of others when one client has many logs', async () => {
+    const clock = new ManualClock();
+    const sessions = { announceTunnels: () => undefined, requestTunnel: () => true, withdrawTunnel: () => undefined };
+    const hub = new TunnelHub({ clock, random: createSeededRandom(1) }, sessions);
+    const streams = new LogStreams(hub, () => false);
+    const stop = new AbortController();
+    const [one, another] = [{}, {}];
+    const outcomeOf = (opening: Promise<unknown>): Promise<unknown> =>
+      Promise.race([opening.catch((reason: Error) => reason.message), settle().then(() => 'open')]);
+    const logsOf = (client: object): Promise<unknown> => outcomeOf(streams.read('node-1', request(), stop.signal, client).next());
+    const outcomes = await Promise.all(Array.from({ length: 32 }, () => logsOf(one)));
+    expect(outcomes.filter((outcome) => outcome === 'open')).toHaveLength(12);
+    expect(outcomes.at(-1)).toBe('this client has 12 logs of node "node-1" open; close some first');
+    expect(await logsOf(another)).toBe('open');
+    const target = { case: 'exec', value: { $typeName: 'cloudless.api.ExecCommandRequest' } } as TunnelTarget;
+    for (const client of [one, another])
+      expect(await outcomeOf(hub.open('node-1', target, stop.signal, undefined, client).next())).toBe('open');
+    stop.abort();
+  });
+});

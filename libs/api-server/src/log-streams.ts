@@ -1,0 +1,52 @@
+import type { LogEntry, StreamLogsRequest } from '@cloudless/api';
+import type { StopSignal } from '@cloudless/base';
+import { LogChannel } from './log-channel.js';
+import { StreamShares, type Client, type ShareLimits } from './stream-shares.js';
+import type { Tunnels } from './tunnels.js';
+
+/** A log that is read takes some 200 KiB here and as much on its node when its reader is slow. */
+const LOGS: ShareLimits = { perNode: 512, perClient: 256, noun: 'logs' };
+
+/** Logs of nodes: through one tunnel for all logs of a node, or one for each where the agent knows no other way. */
+export class LogStreams {
+  private readonly channels = new Map<string, LogChannel>();
+  private readonly shares = new StreamShares(LOGS);
+
+  /** @param takesChannel - Says whether the agent of a node can carry many logs in a tunnel. */
+  constructor(
+    private readonly tunnels: Tunnels,
+    private readonly takesChannel: (nodeId: string) => boolean,
+  ) {}
+
+  /**
+   * The entries of one log. Leaving the loop, or aborting, ends the log on the node.
+   * @throws kind `unavailable` when the node is not connected or the stream breaks, `exhausted` when the client or the node has too
+   *   many open, or what the agent says.
+   */
+  async *read(nodeId: string, request: StreamLogsRequest, signal: StopSignal, client: Client): AsyncGenerator<LogEntry> {
+    if (!this.takesChannel(nodeId)) {
+      const frames = this.tunnels.open(nodeId, { case: 'logs', value: request }, signal, undefined, client);
+      for await (const { frame } of frames) if (frame.case === 'log') yield frame.value;
+      return;
+    }
+    const giveBack = this.shares.take(nodeId, client);
+    // At once, as a caller that has gone may never take the item that waits for it.
+    signal.addEventListener('abort', giveBack);
+    try {
+      yield* this.channelTo(nodeId).read(request, signal);
+    } finally {
+      signal.removeEventListener('abort', giveBack);
+      giveBack();
+    }
+  }
+
+  private channelTo(nodeId: string): LogChannel {
+    const open = this.channels.get(nodeId);
+    if (open !== undefined) return open;
+    const channel: LogChannel = new LogChannel(nodeId, this.tunnels, () => {
+      if (this.channels.get(nodeId) === channel) this.channels.delete(nodeId);
+    });
+    this.channels.set(nodeId, channel);
+    return channel;
+  }
+}

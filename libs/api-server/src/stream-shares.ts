@@ -1,0 +1,60 @@
+import { CloudlessError } from '@cloudless/base';
+
+/**
+ * Who asks: the connection a call came in on. Calls that came in on none, as inside of one process, are one client.
+ * Not a principal: while the cluster has no identities, connections are all that tells clients apart.
+ */
+export type Client = object | undefined;
+
+/** What may be open of one kind of stream. */
+export interface ShareLimits {
+  /** To one node, of all clients together. */
+  readonly perNode: number;
+  /** To one node, of one client: less, so that a client that takes all it may leaves room for others. */
+  readonly perClient: number;
+  /** As a refusal names the streams: `logs`. */
+  readonly noun: string;
+}
+
+interface NodeStreams {
+  total: number;
+  readonly byClient: Map<Client, number>;
+}
+
+/** Counts the open streams of one kind, by node and client. */
+export class StreamShares {
+  private readonly byNode = new Map<string, NodeStreams>();
+
+  constructor(private readonly limits: ShareLimits) {}
+
+  /**
+   * Takes room for one stream.
+   * @returns Gives the room back; later calls do nothing.
+   * @throws kind `exhausted` when the node or the client has as many as it may.
+   */
+  take(nodeId: string, client: Client): () => void {
+    const { perNode, perClient, noun } = this.limits;
+    const node = this.byNode.get(nodeId) ?? { total: 0, byClient: new Map<Client, number>() };
+    const own = node.byClient.get(client) ?? 0;
+    if (own >= perClient)
+      throw new CloudlessError('exhausted', `this client has ${own} ${noun} of node "${nodeId}" open; close some first`);
+    if (node.total >= perNode)
+      throw new CloudlessError('exhausted', `${node.total} ${noun} of node "${nodeId}" are open; close some first`);
+    node.total += 1;
+    node.byClient.set(client, own + 1);
+    this.byNode.set(nodeId, node);
+    let taken = true;
+    return () => {
+      if (taken) this.giveBack(nodeId, node, client);
+      taken = false;
+    };
+  }
+
+  private giveBack(nodeId: string, node: NodeStreams, client: Client): void {
+    node.total -= 1;
+    const left = (node.byClient.get(client) ?? 1) - 1;
+    if (left > 0) node.byClient.set(client, left);
+    else node.byClient.delete(client);
+    if (node.total === 0) this.byNode.delete(nodeId);
+  }
+}

@@ -1,0 +1,75 @@
+import { create, fromBinary, toBinary } from '@bufbuild/protobuf';
+import { timestampFromMs } from '@bufbuild/protobuf/wkt';
+import fc from 'fast-check';
+import { LogBatchSchema, LogEntrySchema, OutputStream } from './gen.js';
+import { encodeLogBatch, linesOfEntry, type BatchLine } from './log-batch.js';
+
+const arbLine: fc.Arbitrary<BatchLine> = fc
+  .record({
+    sequence: fc.oneof(fc.bigInt({ min: 1n, max: 300n }), fc.bigInt({ min: 1n, max: 2n ** 63n - 1n })),
+    timeMs: fc.oneof(fc.constant(1_700_000_000_123), fc.integer({ min: -10_000, max: 253_402_300_799_999 })),
+    stream: fc.constantFrom(OutputStream.STDOUT, OutputStream.STDERR),
+    text: fc.string({ unit: 'binary', maxLength: 200 }).map((text) => new TextEncoder().encode(text)),
+    raw: fc.option(fc.uint8Array({ minLength: 1, maxLength: 200 }), { nil: undefined }),
+    partial: fc.boolean(),
+  })
+  .map(({ raw, ...line }) => (raw === undefined ? line : { ...line, raw }));
+
+const toEntry = ({ sequence, timeMs, stream, text, raw, partial }: BatchLine, owner = {}) =>
+  create(LogEntrySchema, {
+    ...owner,
+    ...{
+      sequence,
+      stream,
+      partial,
+      time: timestampFromMs(timeMs),
+      line: new TextDecoder('utf-8', { ignoreBOM: true }).decode(text),
+    },
+    ...(raw === undefined ? {} : { raw: new Uint8Array(raw) }),
+  });
+
+describe('a batch of log lines', () => {
+  it('is the same message as general code makes', () => {
+    fc.assert(
+      fc.property(fc.array(arbLine, { maxLength: 20 }), (lines) => {
+        const expected = create(LogBatchSchema, { entries: lines.map((line) => toEntry(line)) });
+        expect(fromBinary(LogBatchSchema, encodeLogBatch(lines))).toEqual(expected);
+      }),
+    );
+  });
+
+  it('is read as the lines it was made of, with the container and replica of its entry', () => {
+    fc.assert(
+      fc.property(fc.array(arbLine, { minLength: 1, maxLength: 20 }), (lines) => {
+        const owner = { containerId: 'ab12', replicaId: 'r-1' };
+        const entry = create(LogEntrySchema, { ...owner, sequence: 1n, batch: new Uint8Array(encodeLogBatch(lines)) });
+        expect(linesOfEntry(entry)).toEqual(lines.map((line) => toEntry(line, owner)));
+      }),
+    );
+  });
+
+  it('is read with fields that this version does not know', () => {
+    const known = toBinary(LogBatchSchema, create(LogBatchSchema, { entries: [create(LogEntrySchema, { sequence: 5n })] }));
+    const unknownInside = Uint8Array.of(0x0a, 5, 0x18, 7, 0xfa, 0x01, 0); // field 31, empty
+    const batch = new Uint8Array([0x7a, 1, 9, ...known, ...unknownInside]);
+    const entry = create(LogEntrySchema, { batch });
+    expect(linesOfEntry(entry).map(({ sequence }) => sequence)).toEqual([5n, 7n]);
+  });
+
+  it('leaves an entry without a batch as it is', () => {
+    const entry = create(LogEntrySchema, { sequence: 3n, line: 'text' });
+    expect(linesOfEntry(entry)).toEqual([entry]);
+  });
+
+  it('of any bytes is read or refused, in time', () => {
+    fc.assert(
+      fc.property(fc.uint8Array({ minLength: 1, maxLength: 300 }), (batch) => {
+        try {
+          linesOfEntry(create(LogEntrySchema, { batch: new Uint8Array(batch) }));
+        } catch (reason) {
+          expect(reason).toBeInstanceOf(Error);
+        }
+      }),
+    );
+  });
+});

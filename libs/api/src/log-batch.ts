@@ -1,0 +1,232 @@
+import { create } from '@bufbuild/protobuf';
+import { TimestampSchema } from '@bufbuild/protobuf/wkt';
+import { BinaryReader, WireType } from '@bufbuild/protobuf/wire';
+import { LogEntrySchema, OutputStream, type LogEntry } from './gen.js';
+
+/** A line as {@link encodeLogBatch} takes it. */
+export interface BatchLine {
+  readonly sequence: bigint;
+  /** Milliseconds since the epoch. */
+  readonly timeMs: number;
+  readonly stream: OutputStream;
+  /** UTF-8. */
+  readonly text: Uint8Array;
+  /** The exact bytes where `text` had to replace some. */
+  readonly raw?: Uint8Array;
+  readonly partial: boolean;
+}
+
+const MS_PER_SECOND = 1_000;
+const NANOS_PER_MS = 1_000_000;
+/** Tags of the fields that are written: number and wire type. */
+const TAG = {
+  entries: 0x0a,
+  sequence: 0x18,
+  time: 0x22,
+  seconds: 0x08,
+  nanos: 0x10,
+  stream: 0x28,
+  line: 0x32,
+  raw: 0x3a,
+  partial: 0x40,
+};
+/** Bytes of an entry beside its texts, at most: tags, lengths and numbers. */
+const ENTRY_OVERHEAD = 64;
+const ESTIMATED_OVERHEAD = 24;
+
+/**
+ * Encodes a LogBatch. By hand, as this is done for every line that is read: a tenth of the time of general code.
+ * @param lines - Of one container, in order.
+ */
+export function encodeLogBatch(lines: readonly BatchLine[]): Uint8Array {
+  const estimate = lines.reduce((sum, { text }) => sum + text.length + ESTIMATED_OVERHEAD, 0);
+  const writer = new ByteWriter(estimate);
+  for (const line of lines) writeEntry(writer, line);
+  return writer.bytes();
+}
+
+function writeEntry(writer: ByteWriter, { sequence, timeMs, stream, text, raw, partial }: BatchLine): void {
+  const time = writer.timeOf(timeMs);
+  const number = varintOf(sequence);
+  const size =
+    1 +
+    varintSize(number) +
+    2 +
+    time.length +
+    (stream === OutputStream.STDOUT ? 0 : 2) +
+    (partial ? 2 : 0) +
+    sizeOfText(text) +
+    (raw === undefined ? 0 : sizeOfText(raw));
+  writer.reserve(size + ENTRY_OVERHEAD);
+  writer.byte(TAG.entries);
+  writer.varint(size);
+  writer.byte(TAG.sequence);
+  writer.varint(number);
+  writer.byte(TAG.time);
+  writer.byte(time.length);
+  writer.raw(time);
+  if (stream !== OutputStream.STDOUT) {
+    writer.byte(TAG.stream);
+    writer.byte(stream);
+  }
+  writer.text(TAG.line, text);
+  if (raw !== undefined) writer.text(TAG.raw, raw);
+  if (partial) {
+    writer.byte(TAG.partial);
+    writer.byte(1);
+  }
+}
+
+/** Zero-length texts are the default and not written. */
+function sizeOfText({ length }: Uint8Array): number {
+  return length === 0 ? 0 : 1 + varintSize(length) + length;
+}
+
+/** Small numbers are much cheaper than bigints. */
+function varintOf(value: bigint): number | bigint {
+  return value >= 0n && value <= 0x7fff_ffffn ? Number(value) : BigInt.asUintN(64, value);
+}
+
+function varintSize(value: number | bigint): number {
+  let size = 1;
+  if (typeof value === 'number') for (let rest = value; rest > 0x7f; rest = Math.floor(rest / 0x80)) size += 1;
+  else for (let rest = value; rest > 0x7fn; rest >>= 7n) size += 1;
+  return size;
+}
+
+/** Bytes that grow as they are written. */
+class ByteWriter {
+  private buffer: Uint8Array;
+  private at = 0;
+  /** Many lines in a row are of the same millisecond. */
+  private time: { readonly ms: number; readonly encoded: Uint8Array } | undefined;
+
+  constructor(estimate: number) {
+    this.buffer = new Uint8Array(estimate);
+  }
+
+  bytes(): Uint8Array {
+    return this.buffer.subarray(0, this.at);
+  }
+
+  /** Makes room; the other methods write without looking. */
+  reserve(bytes: number): void {
+    if (this.at + bytes <= this.buffer.length) return;
+    const larger = new Uint8Array(Math.max(this.buffer.length * 2, this.at + bytes));
+    larger.set(this.buffer.subarray(0, this.at));
+    this.buffer = larger;
+  }
+
+  byte(value: number): void {
+    this.buffer[this.at] = value;
+    this.at += 1;
+  }
+
+  varint(value: number | bigint): void {
+    if (typeof value === 'bigint') {
+      let rest = value;
+      for (; rest > 0x7fn; rest >>= 7n) this.byte(Number(rest & 0x7fn) | 0x80);
+      this.byte(Number(rest));
+      return;
+    }
+    let rest = value;
+    for (; rest > 0x7f; rest = Math.floor(rest / 0x80)) this.byte((rest % 0x80) | 0x80);
+    this.byte(rest);
+  }
+
+  raw(bytes: Uint8Array): void {
+    this.buffer.set(bytes, this.at);
+    this.at += bytes.length;
+  }
+
+  text(tag: number, bytes: Uint8Array): void {
+    if (bytes.length === 0) return;
+    this.byte(tag);
+    this.varint(bytes.length);
+    this.raw(bytes);
+  }
+
+  /** A Timestamp, encoded. */
+  timeOf(timeMs: number): Uint8Array {
+    if (this.time?.ms === timeMs) return this.time.encoded;
+    const seconds = Math.floor(timeMs / MS_PER_SECOND);
+    const nanos = (timeMs - seconds * MS_PER_SECOND) * NANOS_PER_MS;
+    const writer = new ByteWriter(ENTRY_OVERHEAD);
+    if (seconds !== 0) {
+      writer.byte(TAG.seconds);
+      writer.varint(varintOf(BigInt(seconds)));
+    }
+    if (nanos > 0) {
+      writer.byte(TAG.nanos);
+      writer.varint(Math.floor(nanos));
+    }
+    const encoded = writer.bytes();
+    this.time = { ms: timeMs, encoded };
+    return encoded;
+  }
+}
+
+/**
+ * The lines of an entry: those of its `batch`, as entries of their own, or the entry itself. Twice as fast as `fromBinary`.
+ * @throws RangeError or another Error when the batch is not an encoded LogBatch.
+ */
+export function linesOfEntry(entry: LogEntry): readonly LogEntry[] {
+  const { batch, containerId, replicaId } = entry;
+  if (batch === undefined) return [entry];
+  const lines: LogEntry[] = [];
+  const reader = new BinaryReader(batch);
+  while (reader.pos < reader.len) {
+    const [number, wireType] = reader.tag();
+    if (number !== 1 || wireType !== WireType.LengthDelimited) reader.skip(wireType, number);
+    else {
+      const line = create(LogEntrySchema);
+      line.containerId = containerId;
+      line.replicaId = replicaId;
+      const end = reader.uint32() + reader.pos;
+      if (end > reader.len) throw new RangeError('batch: a line ends beyond the end');
+      readEntry(reader, end, line);
+      lines.push(line);
+    }
+  }
+  return lines;
+}
+
+function readEntry(reader: BinaryReader, end: number, line: LogEntry): void {
+  while (reader.pos < end) {
+    const [number, wireType] = reader.tag();
+    switch (number) {
+      case 3:
+        line.sequence = BigInt(reader.int64());
+        break;
+      case 4:
+        line.time = readTime(reader);
+        break;
+      case 5:
+        line.stream = reader.int32();
+        break;
+      case 6:
+        line.line = reader.string();
+        break;
+      case 7:
+        line.raw = reader.bytes();
+        break;
+      case 8:
+        line.partial = reader.bool();
+        break;
+      default:
+        reader.skip(wireType, number);
+    }
+  }
+}
+
+function readTime(reader: BinaryReader): NonNullable<LogEntry['time']> {
+  const time = create(TimestampSchema);
+  const end = reader.uint32() + reader.pos;
+  while (reader.pos < end) {
+    const [number, wireType] = reader.tag();
+    if (number === 1) time.seconds = BigInt(reader.int64());
+    else if (number === 2) time.nanos = reader.int32();
+    else reader.skip(wireType, number);
+  }
+  return time;
+}

@@ -1,0 +1,109 @@
+import { readFileSync, statSync } from 'node:fs';
+import { open, type FileHandle } from 'node:fs/promises';
+import path from 'node:path';
+import { REMOVED_LINES_FILE, bytesBefore, parseRemovedLines, type LogLine, type RemovedLines } from '@cloudless/runtime';
+import { listLogFiles, type LogFile } from './log-files.js';
+import { parseLogRecords } from './log-record.js';
+
+/** Read, parsed and handed on at a time. */
+const CHUNK_BYTES = 64 * 1024;
+
+/** What rotation has removed of the log in a directory; undefined when nothing is known. */
+export function readRemovedLines(directory: string): RemovedLines | undefined {
+  try {
+    return parseRemovedLines(readFileSync(path.join(directory, REMOVED_LINES_FILE), 'utf8'));
+  } catch {
+    return undefined; // nothing was removed yet
+  }
+}
+
+/** Lines that were read together. */
+export interface ReadLines {
+  readonly lines: readonly LogLine[];
+  /**
+   * With the first lines of a file: bytes of log files between it and the file read before; undefined when not known. Above 0,
+   * files were removed before they were read.
+   */
+  readonly passedOver?: number | undefined;
+}
+
+/** A position in the files of a log. */
+export class LogCursor {
+  private handle: FileHandle | undefined;
+  private current: LogFile | undefined;
+  private rest: Buffer = Buffer.alloc(0);
+  private position = 0;
+  /** Size of the log before the open file; undefined when not known. */
+  private before: number | undefined;
+  private passedOver: number | undefined;
+  private readonly chunk = Buffer.allocUnsafeSlow(CHUNK_BYTES);
+
+  /** @param from - Sequence number of the first line that is wanted. */
+  constructor(
+    private readonly directory: string,
+    private readonly from: bigint,
+  ) {}
+
+  /**
+   * Everything from the position to the end of the newest file.
+   * @param mayHaveMoved - False when no file came or went since the last call: then they are not listed again.
+   */
+  async *linesUpToNow(mayHaveMoved = true): AsyncGenerator<ReadLines> {
+    let lists = mayHaveMoved || this.handle === undefined;
+    for (;;) {
+      const next = lists ? this.following() : undefined; // before the last read: a file that has a successor gets no more lines
+      for (let goesOn = this.handle !== undefined; goesOn;) {
+        const { read, isShort } = await this.read();
+        if (read !== undefined) yield read;
+        goesOn = !isShort;
+      }
+      if (next === undefined) return;
+      await this.moveTo(next);
+      lists = true;
+    }
+  }
+
+  async close(): Promise<void> {
+    await this.handle?.close();
+    this.handle = undefined;
+  }
+
+  private following(): LogFile | undefined {
+    const files = listLogFiles(this.directory);
+    const { current, from } = this;
+    if (current !== undefined) return files.find(({ firstSequence }) => firstSequence > current.firstSequence);
+    return files.findLast(({ firstSequence }) => firstSequence <= from) ?? files[0];
+  }
+
+  private async moveTo(next: LogFile): Promise<void> {
+    await this.close();
+    const end = this.before === undefined ? undefined : this.before + this.position;
+    this.before = this.bytesBefore(next);
+    this.passedOver = end === undefined || this.before === undefined ? undefined : this.before - end;
+    this.current = next;
+    this.rest = Buffer.alloc(0);
+    this.position = 0;
+    this.handle = await open(next.file, 'r').catch(() => undefined); // rotated away meanwhile: the next one follows
+  }
+
+  private bytesBefore({ firstSequence }: LogFile): number | undefined {
+    const files = listLogFiles(this.directory);
+    const measured = files.flatMap((file) => {
+      const found = statSync(file.file, { throwIfNoEntry: false });
+      return found === undefined ? [] : [{ firstSequence: file.firstSequence, bytes: found.size }];
+    });
+    return bytesBefore(firstSequence, measured, readRemovedLines(this.directory));
+  }
+
+  /** The next lines of the open file. A short read has come to its end: what is written later is told as a change. */
+  private async read(): Promise<{ readonly read?: ReadLines; readonly isShort: boolean }> {
+    const { bytesRead = 0 } = (await this.handle?.read(this.chunk, 0, CHUNK_BYTES, this.position)) ?? {};
+    const isShort = bytesRead < CHUNK_BYTES;
+    if (bytesRead === 0) return { isShort };
+    this.position += bytesRead;
+    const bytes = Buffer.concat([this.rest, this.chunk.subarray(0, bytesRead)]);
+    const { lines, consumed } = parseLogRecords(bytes);
+    this.rest = bytes.subarray(consumed);
+    return { read: { lines, passedOver: this.passedOver }, isShort };
+  }
+}

@@ -1,0 +1,48 @@
+/** The name of the file beside the files of a log that holds its {@link RemovedLines}. */
+export const REMOVED_LINES_FILE = 'removed';
+
+/** What rotation has removed of a log since the log began. */
+export interface RemovedLines {
+  /** Sequence number of the first line that is kept. */
+  readonly keptFrom: bigint;
+  /** Size of the files that were removed, bytes. */
+  readonly bytes: number;
+}
+
+/** A file of a log and its size. */
+export interface MeasuredFile {
+  readonly firstSequence: bigint;
+  readonly bytes: number;
+}
+
+const TEXT = /^(\d{1,19}) (\d{1,16})\n$/;
+
+/** One line of text, for {@link REMOVED_LINES_FILE}. */
+export function encodeRemovedLines({ keptFrom, bytes }: RemovedLines): string {
+  return `${keptFrom} ${bytes}\n`;
+}
+
+/** @returns Undefined when the text is not one that {@link encodeRemovedLines} makes. */
+export function parseRemovedLines(text: string): RemovedLines | undefined {
+  const [, keptFrom, bytes] = TEXT.exec(text) ?? [];
+  return keptFrom === undefined || bytes === undefined ? undefined : { keptFrom: BigInt(keptFrom), bytes: Number(bytes) };
+}
+
+/**
+ * Size of everything a log has held before one of its files, bytes: the difference of two such figures is what was written between.
+ * @param files - All files that are kept, oldest first.
+ * @param removed - Undefined when nothing is known of removed files.
+ * @returns Undefined when it cannot be known.
+ */
+export function bytesBefore(
+  firstSequence: bigint,
+  files: readonly MeasuredFile[],
+  removed: RemovedLines | undefined,
+): number | undefined {
+  const { keptFrom, bytes: removedBytes } = removed ?? { keptFrom: 1n, bytes: 0 };
+  const kept = files.filter((file) => file.firstSequence >= keptFrom);
+  // A file may have been removed after the files were listed.
+  if (firstSequence < keptFrom || (kept[0]?.firstSequence ?? firstSequence) !== keptFrom) return undefined;
+  const before = kept.filter((file) => file.firstSequence < firstSequence);
+  return before.reduce((sum, { bytes }) => sum + bytes, removedBytes);
+}

@@ -1,0 +1,66 @@
+import { linesOfEntry, type CoordinatorClient, type LogEntry } from '@cloudless/api';
+import { timestampMs } from '@bufbuild/protobuf/wkt';
+import { systemClock } from '@cloudless/system';
+
+/** Follows one container's log, and accounts for each of its lines. */
+export class LogFollower {
+  /** Lines that came. */
+  lines = 0;
+  /** Lines that a marker said are missing. */
+  missed = 0;
+  /** Lines that came twice, or are missing without a marker. */
+  faults = 0;
+  /** From the reading of a line on its node until it was here, milliseconds; of the last line of each message. */
+  readonly lagsMs: number[] = [];
+  private next = 1n;
+  private readonly stopping = new AbortController();
+  private readonly waiting: { readonly line: bigint; readonly resolve: () => void }[] = [];
+  private readonly ended: Promise<void>;
+  private failure: unknown;
+
+  /** @param maxBatchBytes - 0: one line a message, as clients of before get them. */
+  constructor(client: CoordinatorClient, containerId: string, maxBatchBytes: number) {
+    const stream = client.streamLogs({ containerId, follow: true, maxBatchBytes }, { signal: this.stopping.signal });
+    this.ended = this.read(stream).catch((reason: unknown) => {
+      this.failure = reason;
+      for (const { resolve } of this.waiting) resolve();
+    });
+  }
+
+  /** Resolves when all lines up to this one have come or are known to be missing. @throws when the stream ends before. */
+  async until(line: number): Promise<void> {
+    if (this.next <= BigInt(line) && this.failure === undefined)
+      await new Promise<void>((resolve) => this.waiting.push({ line: BigInt(line), resolve }));
+    if (this.next <= BigInt(line)) throw new Error(`the log ended before line ${line}`, { cause: this.failure });
+  }
+
+  async stop(): Promise<void> {
+    this.stopping.abort();
+    await this.ended;
+  }
+
+  private async read(stream: AsyncIterable<LogEntry>): Promise<void> {
+    for await (const entry of stream) {
+      if (entry.skipped !== undefined) {
+        const { firstSequence, lastSequence } = entry.skipped;
+        this.account(firstSequence, lastSequence);
+        this.missed += Number(lastSequence - firstSequence + 1n);
+      }
+      const lines = linesOfEntry(entry).filter(({ sequence }) => sequence > 0n);
+      for (const { sequence } of lines) this.account(sequence, sequence);
+      this.lines += lines.length;
+      const time = lines.at(-1)?.time;
+      if (time !== undefined) this.lagsMs.push(Math.max(0, systemClock.wallTime() - timestampMs(time)));
+      for (const each of [...this.waiting]) {
+        if (this.next <= each.line) continue;
+        this.waiting.splice(this.waiting.indexOf(each), 1);
+        each.resolve();
+      }
+    }
+  }
+
+  private account(first: bigint, last: bigint): void {
+    if (first !== this.next) this.faults += 1;
+    this.next = last + 1n;
+  }
+}

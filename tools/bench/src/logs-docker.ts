@@ -1,0 +1,65 @@
+import { execFileSync, spawn, spawnSync } from 'node:child_process';
+import { existsSync, readFileSync } from 'node:fs';
+import { systemClock } from '@cloudless/system';
+import { LINE_BYTES } from './log-writer.js';
+import { cpuSecondsOf } from './process-figures.js';
+
+const BUSYBOX = '/bin/busybox';
+const IMAGE = 'cloudless-bench-logs';
+const CALL_LIMIT_MS = 60_000;
+const DAEMON_PID_FILES = ['/var/run/docker.pid', '/run/docker.pid'];
+
+/**
+ * `docker logs -f` from the beginning of a log of so many lines, by the daemon that runs here.
+ * @returns Why there are no figures, where none runs.
+ */
+export async function measureDocker(lines: number): Promise<Readonly<Record<string, unknown>>> {
+  const { status } = spawnSync('docker', ['info'], { stdio: 'ignore', timeout: CALL_LIMIT_MS });
+  if (status !== 0) return { skipped: 'docker is not there: no daemon answers `docker info`' };
+  if (!existsSync(BUSYBOX)) return { skipped: `docker is there, ${BUSYBOX} for its image is not` };
+  const archive = execFileSync('tar', ['-c', '-C', '/', BUSYBOX.slice(1)]);
+  execFileSync('docker', ['import', '-', IMAGE], { input: archive, stdio: ['pipe', 'ignore', 'inherit'] });
+  const script = `yes ${'x'.repeat(LINE_BYTES - 1)} | ${BUSYBOX} head -n ${lines}; exec ${BUSYBOX} sleep 3600`;
+  const command = [BUSYBOX, 'sh', '-c', script.replace('yes', `${BUSYBOX} yes`)];
+  const container = execFileSync('docker', ['run', '-d', IMAGE, ...command], { encoding: 'utf8' }).trim();
+  try {
+    await follow(container, lines); // once, so that all is written
+    const daemon = daemonPid();
+    const before = daemon === undefined ? 0 : cpuSecondsOf(daemon);
+    const began = systemClock.now();
+    const clientSeconds = await follow(container, lines);
+    const seconds = (systemClock.now() - began) / 1_000;
+    const micros = (spent: number): number => Math.round((spent / lines) * 1e7) / 10;
+    return {
+      lines,
+      linesPerSecond: Math.round(lines / seconds),
+      cpuMicrosPerLine: {
+        client: micros(clientSeconds),
+        ...(daemon === undefined ? {} : { daemon: micros(cpuSecondsOf(daemon) - before) }),
+      },
+    };
+  } finally {
+    spawnSync('docker', ['rm', '-f', container], { stdio: 'ignore', timeout: CALL_LIMIT_MS });
+    spawnSync('docker', ['rmi', IMAGE], { stdio: 'ignore', timeout: CALL_LIMIT_MS });
+  }
+}
+
+function daemonPid(): number | undefined {
+  const file = DAEMON_PID_FILES.find((each) => existsSync(each));
+  return file === undefined ? undefined : Number(readFileSync(file, 'utf8'));
+}
+
+/** @returns CPU time of the client, seconds. */
+function follow(container: string, lines: number): Promise<number> {
+  return new Promise((resolve, reject) => {
+    const child = spawn('docker', ['logs', '-f', container], { stdio: ['ignore', 'pipe', 'inherit'] });
+    let bytes = 0;
+    child.once('error', reject);
+    child.stdout.on('data', (chunk: Buffer) => {
+      bytes += chunk.length;
+      if (bytes < lines * LINE_BYTES || child.killed) return;
+      const seconds = cpuSecondsOf(child.pid ?? 0);
+      child.once('close', () => resolve(seconds)).kill();
+    });
+  });
+}

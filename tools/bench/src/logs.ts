@@ -1,0 +1,169 @@
+// Logs of busy replicas through a real coordinator and agent: how many lines a second, for how much CPU time, how late, and how many
+// are missing. One follower reads a log that is written, one follows a replica that writes at full speed, 100 follow replicas that
+// write evenly; `docker logs -f` does the same where a Docker daemon runs. Ends with an error when a line came twice, or is missing
+// and was not said to be.
+// --lines N (default 100 000: as many as a node keeps of lines of 100 bytes), --flood N (default 1 000 000), --followers N (default 100).
+import { parseArgs } from 'node:util';
+import type { CoordinatorClient } from '@cloudless/api';
+import { RealCluster } from '@cloudless/e2e';
+import { systemClock } from '@cloudless/system';
+import { measureDocker } from './logs-docker.js';
+import { LogFollower } from './log-follower.js';
+import { LINE_BYTES, WRITER_COMMAND } from './log-writer.js';
+import { cpuSecondsOf } from './process-figures.js';
+import { printReport, summarise } from './report.js';
+
+const { values: flags } = parseArgs({
+  options: { lines: { type: 'string' }, flood: { type: 'string' }, followers: { type: 'string' } },
+});
+const LINES = Number(flags.lines ?? 100_000);
+const FLOOD_LINES = Number(flags.flood ?? 1_000_000);
+const FOLLOWERS = Number(flags.followers ?? 100);
+const WRITERS = 10;
+const PACE_PER_SECOND = 100;
+const PACE_LINES = 500;
+/** A connection may have 64 streams open. */
+const FOLLOWERS_PER_CONNECTION = 50;
+const BATCH_BYTES = 64 * 1024;
+const QUICK = { preStopDelay: { seconds: 0n }, rollout: { minReadyDuration: { seconds: 0n } } };
+
+/** A replica that writes what it is asked to. */
+interface Writer {
+  readonly containerId: string;
+  ask(path: string): Promise<void>;
+}
+
+async function startWriters(cluster: RealCluster, name: string, replicas: number): Promise<readonly Writer[]> {
+  const spec = { ...QUICK, command: WRITER_COMMAND, ports: [{ name: 'http', containerPort: 80 }], replicas };
+  await cluster.client.createWorkload({ name, spec });
+  const { status } = await cluster.settled(name);
+  return (status?.replicas ?? []).map(({ containerId, endpoints }) => ({
+    containerId,
+    ask: async (path) => void (await fetch(`http://${endpoints[0]?.ip}:${endpoints[0]?.port}${path}`)),
+  }));
+}
+
+/** What a measurement costs. */
+class Costs {
+  private readonly before: readonly number[];
+  private readonly beganMs = systemClock.now();
+
+  constructor(private readonly pids: Readonly<Record<string, number>>) {
+    this.before = Object.values(pids).map(cpuSecondsOf);
+  }
+
+  /** Until now, for so many lines. CPU of the client is that of this process, with all of its followers. */
+  of(lines: number): Readonly<Record<string, unknown>> {
+    const seconds = (systemClock.now() - this.beganMs) / 1_000;
+    const micros = Object.entries(this.pids).map(([name, pid], index) => {
+      const spent = cpuSecondsOf(pid) - (this.before[index] ?? 0);
+      return [name, Math.round((spent / lines) * 1e7) / 10] as const;
+    });
+    const onNode = micros.filter(([name]) => name !== 'client').reduce((sum, [, each]) => sum + each, 0);
+    return {
+      lines,
+      seconds: Math.round(seconds * 1_000) / 1_000,
+      linesPerSecond: Math.round(lines / seconds),
+      cpuMicrosPerLine: Object.fromEntries(micros),
+      linesPerCoreSecond: Math.round(1e6 / onNode),
+    };
+  }
+}
+
+const faultsOf = (followers: readonly LogFollower[]): number => followers.reduce((sum, { faults }) => sum + faults, 0);
+const missedOf = (followers: readonly LogFollower[]): number => followers.reduce((sum, { missed }) => sum + missed, 0);
+
+class Measurements {
+  faults = 0;
+
+  constructor(
+    private readonly cluster: RealCluster,
+    private readonly pids: Readonly<Record<string, number>>,
+  ) {}
+
+  /** A log that is written already, from its beginning. */
+  async read(maxBatchBytes: number, name: string): Promise<Readonly<Record<string, unknown>>> {
+    const [writer] = await startWriters(this.cluster, name, 1);
+    if (writer === undefined) throw new Error('no replica runs');
+    const warm = new LogFollower(this.cluster.client, writer.containerId, maxBatchBytes);
+    await writer.ask(`/flood/${LINES - 1}`);
+    await warm.until(LINES);
+    await warm.stop();
+    const costs = new Costs(this.pids);
+    const follower = new LogFollower(this.cluster.client, writer.containerId, maxBatchBytes);
+    await follower.until(LINES);
+    const figures = { ...costs.of(follower.lines), missed: follower.missed };
+    return this.done(name, [follower], figures);
+  }
+
+  /** A replica that writes as fast as its output is taken. */
+  async flood(): Promise<Readonly<Record<string, unknown>>> {
+    const [writer] = await startWriters(this.cluster, 'flood', 1);
+    if (writer === undefined) throw new Error('no replica runs');
+    const follower = new LogFollower(this.cluster.client, writer.containerId, BATCH_BYTES);
+    await follower.until(1);
+    const costs = new Costs(this.pids);
+    const began = systemClock.now();
+    await writer.ask(`/flood/${FLOOD_LINES - 1}`);
+    await follower.until(FLOOD_LINES);
+    const seconds = (systemClock.now() - began) / 1_000;
+    const written = Math.round((FLOOD_LINES * LINE_BYTES) / seconds / 1e5) / 10;
+    const figures = { writtenMbPerSecond: written, ...costs.of(follower.lines), missed: follower.missed };
+    return this.done('flood', [follower], { ...figures, lagMs: summarise(follower.lagsMs) });
+  }
+
+  /** Many followers of replicas that write evenly. */
+  async many(): Promise<Readonly<Record<string, unknown>>> {
+    const writers = await startWriters(this.cluster, 'even', WRITERS);
+    const clients: CoordinatorClient[] = [];
+    for (let count = 0; count < FOLLOWERS; count += FOLLOWERS_PER_CONNECTION) clients.push(this.cluster.client); // a connection of its own
+    const followers = Array.from({ length: FOLLOWERS }, (_, index) => {
+      const client = clients[index % clients.length];
+      const writer = writers[index % writers.length];
+      if (client === undefined || writer === undefined) throw new Error('no replica runs');
+      return new LogFollower(client, writer.containerId, BATCH_BYTES);
+    });
+    await Promise.all(followers.map((follower) => follower.until(1)));
+    const costs = new Costs(this.pids);
+    for (const writer of writers) await writer.ask(`/pace/${PACE_PER_SECOND}/${PACE_LINES}`);
+    await Promise.all(followers.map((follower) => follower.until(PACE_LINES + 1)));
+    const lags = followers.flatMap(({ lagsMs }) => lagsMs.slice(1));
+    const terms = { followers: FOLLOWERS, writers: WRITERS, linesPerSecondEach: PACE_PER_SECOND };
+    const figures = { ...terms, ...costs.of(FOLLOWERS * PACE_LINES), missed: missedOf(followers), lagMs: summarise(lags) };
+    return this.done('even', followers, figures);
+  }
+
+  private async done(
+    name: string,
+    followers: readonly LogFollower[],
+    figures: Readonly<Record<string, unknown>>,
+  ): Promise<Readonly<Record<string, unknown>>> {
+    await Promise.all(followers.map((follower) => follower.stop()));
+    await this.cluster.client.deleteWorkload({ name });
+    const faults = faultsOf(followers);
+    this.faults += faults;
+    process.stderr.write(`${name}: ${JSON.stringify(figures)}\n`);
+    return { ...figures, lostOrRepeatedWithoutMarker: faults };
+  }
+}
+
+const cluster = await RealCluster.start(['zone-a']);
+let faults = 0;
+try {
+  const agent = cluster.agent('agent-1').pid;
+  const pids = { agent, coordinator: cluster.coordinatorProcess.pid, client: process.pid };
+  const measurements = new Measurements(cluster, pids);
+  const results = {
+    read: await measurements.read(BATCH_BYTES, 'read'),
+    readOneLineAMessage: await measurements.read(0, 'read-singly'),
+    flood: await measurements.flood(),
+    even: await measurements.many(),
+    docker: await measureDocker(LINES),
+  };
+  faults = measurements.faults;
+  printReport('logs', { lineBytes: LINE_BYTES, goals: 'read.linesPerCoreSecond 100000', ...results });
+} finally {
+  await cluster.stop();
+}
+if (faults > 0) process.stderr.write(`${faults} times lines were lost or repeated without a marker\n`);
+process.exit(faults > 0 ? 1 : 0);
