@@ -3,16 +3,18 @@ import { CloudlessError } from '@cloudless/base';
 import { ExecCommandResponseSchema, type ExecCommandResponse } from './gen.js';
 
 /**
- * Most that one piece holds of each text, in UTF-16 code units, and of each stream's exact bytes. Text is at most three times
- * as long in UTF-8; a server that reads messages of 4 MiB and counts 32 bytes of text as one of 20,000 parts takes that.
+ * Most that one piece holds of each text, in UTF-16 code units, and of each stream's exact bytes.
+ * Text is at most three times as long in UTF-8; a server that reads messages of 4 MiB and counts 32
+ * bytes of text as one of 20,000 parts takes that.
  */
 export const EXEC_PIECE_LENGTH = 64 * 1024;
-/** Most that a result may be: of each stream 1 MiB of exact bytes, and of text three times as much. */
+/** More than any result has: of each stream 1 Mi characters of text and 1 MiB of exact bytes. */
 const MAX_RESULT_LENGTH = 8 * 1024 * 1024;
 
 /**
  * Divides a result of a command for a way on which messages are small.
- * @returns At least one piece, in the order of the output. All fields but the output are in the last one.
+ * @returns At least one piece, in the order of the output. All fields but the output are in the
+ *   last one.
  */
 export function splitExecResult(result: ExecCommandResponse): ExecCommandResponse[] {
   const texts = { stdout: splitText(result.stdout), stderr: splitText(result.stderr) };
@@ -62,7 +64,10 @@ function withoutOutput({ exitCode, containerId, replicaId, truncated }: ExecComm
   return { exitCode, containerId, replicaId, truncated };
 }
 
-/** No piece ends between the two halves of a surrogate pair: alone, each half would become U+FFFD on its way. */
+/**
+ * No piece ends between the two halves of a surrogate pair: alone, each half would become U+FFFD on
+ * its way.
+ */
 function splitText(text: string): string[] {
   const parts: string[] = [];
   for (let from = 0; from < text.length;) {

@@ -5,8 +5,9 @@ interface Waiting {
 }
 
 /**
- * Lets streams make a few messages in each turn of the event loop. A watch makes its snapshot as fast as the snapshot is
- * taken; without turns, hundreds that open together would keep the event loop until all their first messages are made.
+ * Lets streams make a few messages in each turn of the event loop. A watch makes its snapshot as
+ * fast as the snapshot is taken; without turns, hundreds that open together would keep the event
+ * loop until all their first messages are made.
  */
 export class StreamTurns {
   private readonly queue = new FairQueue<Waiting>();
@@ -23,8 +24,10 @@ export class StreamTurns {
   ) {}
 
   /**
-   * Resolves when the stream may make its next message. Principals take turns, however many streams each of them has.
-   * @param signal - Of the call: a call that has ended does not wait, so that its handler can end as well.
+   * Resolves when the stream may make its next message. Principals take turns, however many streams
+   * each of them has.
+   * @param signal - Of the call: a call that has ended does not wait, so that its handler can end
+   *   as well.
    */
   take(principal: string, signal: AbortSignal): Promise<void> {
     if (signal.aborted) return Promise.resolve();

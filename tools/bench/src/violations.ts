@@ -1,12 +1,14 @@
-/** Medians of a figure in the first and the second half of a run; undefined when it was never read. */
+/**
+ * Medians of a figure in the first and the second half of a run; undefined when it was never read.
+ */
 export interface Halves {
   readonly first: number | undefined;
   readonly second: number | undefined;
 }
 
 /**
- * What a benchmark has seen that must not be, beside its figures. The benchmark goes on, so that its figures are printed as
- * well; at its end it exits with {@link Violations.exitCode}.
+ * What a benchmark has seen that must not be, beside its figures. The benchmark goes on, so that
+ * its figures are printed as well; at its end it exits with {@link Violations.exitCode}.
  */
 export class Violations {
   private readonly found: string[] = [];
@@ -27,7 +29,8 @@ export class Violations {
   }
 
   /**
-   * A figure that must not grow during a run. @param allowed - Growth that is noise: a share of the first half, and a margin.
+   * A figure that must not grow during a run. @param allowed - Growth that is noise: a share of the
+   * first half, and a margin.
    */
   flat(what: string, { first, second }: Halves, allowed: { readonly share: number; readonly margin: number }): void {
     if (first === undefined || second === undefined) return this.check(false, `${what} were never read`);
