@@ -80,6 +80,12 @@ const bannedProperties = [
 ];
 const bannedSyntax = [{ selector: "NewExpression[callee.name='Date'][arguments.length=0]", message: 'Take a Clock.' }];
 
+/** Node 20's recursive mkdir never ends where a file system answers ENOENT to mkdir although the parent exists. */
+const bannedMkdir = {
+  selector: 'CallExpression[callee.name=/^mkdir(Sync)?$/] Property[key.name="recursive"]',
+  message: 'Use makeDirectory or makeDirectorySync of @cloudless/system: a recursive mkdir never ends on /proc and autofs.',
+};
+
 const specs = ['**/*.spec.ts', '**/*.e2e.ts', '**/conformance/**', '**/testing/**'];
 
 export default tseslint.config(
@@ -106,6 +112,11 @@ export default tseslint.config(
     },
   },
   {
+    files: ['apps/**/*.ts', 'libs/**/*.ts'],
+    ignores: specs,
+    rules: { 'no-restricted-syntax': ['error', bannedMkdir] },
+  },
+  {
     files: ['libs/**/*.ts'],
     ignores: [
       'libs/{state-store-lmdb,runtime-process,runtime-cri,cgroup-reader,identity,observability,rpc-client,rpc-server,settings,system}/**',
@@ -114,7 +125,7 @@ export default tseslint.config(
     rules: {
       'no-restricted-globals': ['error', ...bannedGlobals],
       'no-restricted-properties': ['error', ...bannedProperties],
-      'no-restricted-syntax': ['error', ...bannedSyntax],
+      'no-restricted-syntax': ['error', bannedMkdir, ...bannedSyntax],
     },
   },
   {

@@ -1,9 +1,11 @@
 // A step of `npm test` that runs jest, and counts test by test.
 import { readFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { join, relative } from 'node:path';
 
 /** Of more files than these, a failure has a cause that being alone does not mend. */
 const AGAIN_AT_MOST = 3;
+/** Test files that the summary names with their time: enough to see what a step's budget is spent on. */
+const SLOWEST_SHOWN = 8;
 
 /**
  * Runs jest. What failed among all the others is run once more, alone: a test that needs the machine for itself then passes, and is
@@ -12,7 +14,8 @@ const AGAIN_AT_MOST = 3;
  * @param args - what selects the tests.
  * @param jest - runs jest with arguments and resolves with its exit code.
  * @param scratch - a folder for reports.
- * @returns what passed, failed, was skipped (by heading) and is unsteady (by full name).
+ * @returns what passed, failed, was skipped (by heading) and is unsteady (by full name), and the slowest
+ *   files with their seconds, the slowest first.
  */
 export async function jestStep({ name, args, jest, scratch }) {
   const first = await runJest(`${name}.json`, args, jest, scratch);
@@ -41,7 +44,7 @@ async function runJest(file, args, jest, scratch) {
   try {
     return summary(JSON.parse(readFileSync(report, 'utf8')), code);
   } catch {
-    return { passed: 0, failed: 1, failedFiles: [], isBroken: true };
+    return { passed: 0, failed: 1, failedFiles: [], slowest: [], isBroken: true };
   }
 }
 
@@ -54,6 +57,7 @@ function summary(result, code) {
     passed: result.numPassedTests,
     failed: code !== 0 && failed === 0 ? 1 : failed,
     skipped: skippedIn(testResults),
+    slowest: slowestOf(testResults),
     failedFiles: bad.map(({ name }) => name),
     // A file that could not be run has no tests to name.
     failedTests: bad.flatMap(({ name, assertionResults }) => {
@@ -63,6 +67,17 @@ function summary(result, code) {
     passedIn: (files) => testResults.filter(({ name }) => files.includes(name)).reduce((total, file) => total + passes(file), 0),
     isBroken: code !== 0 && failed === 0,
   };
+}
+
+/** The files that took longest, with whole seconds. */
+function slowestOf(testResults) {
+  return testResults
+    .map(({ name, startTime, endTime }) => ({
+      file: relative(process.cwd(), name),
+      seconds: Math.round((endTime - startTime) / 1_000),
+    }))
+    .sort((a, b) => b.seconds - a.seconds)
+    .slice(0, SLOWEST_SHOWN);
 }
 
 /** What was skipped, by the heading that says why: how many tests. */

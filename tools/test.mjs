@@ -45,7 +45,8 @@ const jest = (name, args) => () =>
 
 /** The set-up of real containers, tested by node itself as it needs no package. In CI there must be a runtime for the other tests. */
 async function containersStep() {
-  const args = ['--test', '--test-reporter=tap', join(root, 'tools/containers/setup.test.mjs')];
+  const files = ['packages.test.mjs', 'setup.test.mjs'].map((name) => join(root, 'tools/containers', name));
+  const args = ['--test', '--test-reporter=tap', ...files];
   const { stdout, status } = spawnSync(process.execPath, args, { cwd: root, env, encoding: 'utf8' });
   if (status !== 0) console.error(stdout);
   const count = (what) => Number(new RegExp(`^# ${what} (\\d+)$`, 'm').exec(stdout)?.[1] ?? 0);
@@ -109,7 +110,9 @@ for (const [name, step] of Object.entries(steps)) {
 rmSync(scratch, { recursive: true, force: true });
 
 console.log('');
-for (const { name, passed, failed, seconds, skipped = [], unsteady = [] } of results) {
+for (const { name, passed, failed, seconds, skipped = [], unsteady = [], slowest = [] } of results) {
+  for (const { file, seconds: taken } of slowest)
+    console.log(`slowest ${name.padEnd(14)} ${String(taken).padStart(4)} s  ${file}`);
   for (const what of skipped) console.log(`skipped ${name.padEnd(14)} ${what}`);
   for (const what of unsteady) console.log(`UNSTEADY ${name.padEnd(13)} failed among the others, passed alone: ${what}`);
   console.log(`${failed === 0 ? 'ok    ' : 'FAILED'} ${name.padEnd(15)} ${passed} passed, ${failed} failed, ${seconds} s`);

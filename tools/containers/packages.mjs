@@ -2,7 +2,7 @@
 import { chmodSync, existsSync, mkdirSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { attempt, env, has, run } from './run.mjs';
-import { SetupError } from './settings.mjs';
+import { readJson, SetupError } from './settings.mjs';
 
 /** What is needed, and which package brings it. A program that is there is used, wherever it came from. */
 const needs = [
@@ -24,18 +24,18 @@ export function cniDir() {
 }
 
 /** What is needed and not there, by name. */
-export const missing = () => needs.filter((need) => !need.there());
+export const missing = (needed = needs) => needed.filter((need) => !need.there());
 
 /**
- * Installs what is missing.
- * @returns the names of the packages that were not there before, those they depend on included.
+ * Installs what is missing, and notes which packages were not there before, those they depend on included: before anything is
+ * installed, so that an install that is cut short leaves none that nobody knows of.
  */
-export function installPackages(settings, say) {
+export function installPackages(settings, say, { needs: needed = needs, policy = POLICY } = {}) {
   const before = installed();
-  const wanted = missing().map((need) => need.package);
-  if (wanted.length === 0 && existsSync(busyboxOf(settings))) return [];
+  const wanted = missing(needed).map((need) => need.package);
+  if (wanted.length === 0 && existsSync(busyboxOf(settings))) return;
   if (!has('apt-get')) {
-    const names = missing().map((need) => need.name);
+    const names = missing(needed).map((need) => need.name);
     throw new SetupError(
       `there is no apt-get here, so nothing can be installed; install ${[...names, 'a static busybox'].join(', ')} yourself` +
         ` (the busybox as ${busyboxOf(settings)}), then run this again`,
@@ -44,29 +44,55 @@ export function installPackages(settings, say) {
   run('apt-get', ['-q', 'update']);
   if (wanted.length > 0) {
     say(`installing ${wanted.join(', ')}`);
-    withoutStarting(() => aptInstall(wanted));
+    const known = brought(settings);
+    const trial = run('apt-get', ['-s', ...installFlags, ...wanted]);
+    notePackages(settings, [...known, ...[...trial.matchAll(/^Inst (\S+)/gm)].map(([, name]) => name)]);
+    try {
+      withoutStarting(() => aptInstall(wanted), policy);
+    } finally {
+      const now = installed();
+      notePackages(
+        settings,
+        [...known, ...now].filter((name) => now.has(name) && (known.includes(name) || !before.has(name))),
+      );
+    }
   }
   fetchBusybox(settings);
-  const still = missing().map((need) => need.name);
+  const still = missing(needed).map((need) => need.name);
   if (still.length > 0) throw new SetupError(`still missing after apt-get install ${wanted.join(' ')}: ${still.join(', ')}`);
-  return [...installed()].filter((name) => !before.has(name));
+}
+
+/** The packages that installs of this set-up brought and no removal took away; an older install kept them with its settings. */
+export function brought({ packagesFile, keptFile }) {
+  return [...new Set([packagesFile, keptFile].flatMap((file) => readJson(file, {}).packages ?? []))];
+}
+
+/** Keeps what is known of packages beyond the removal of the directory: whoever installs again finds them there. */
+export function keepPackages(settings) {
+  notePackages(settings, brought(settings));
+}
+
+function notePackages({ packagesFile }, names) {
+  if (names.length === 0) rmSync(packagesFile, { force: true });
+  else writeFileSync(packagesFile, `${JSON.stringify({ packages: [...new Set(names)].sort() }, null, 2)}\n`);
 }
 
 /** `--no-remove`: a package of the user's that stands in the way, like Docker's containerd.io, stays, and apt-get says so. */
+const installFlags = ['install', '-q', '-y', '--no-install-recommends', '--no-remove', '--no-upgrade'];
+
 function aptInstall(names) {
-  const flags = ['-q', '-y', '--no-install-recommends', '--no-remove', '--no-upgrade'];
-  run('apt-get', ['install', ...flags, ...names], { env: { ...env, DEBIAN_FRONTEND: 'noninteractive' } });
+  run('apt-get', [...installFlags, ...names], { env: { ...env, DEBIAN_FRONTEND: 'noninteractive' } });
 }
 
 /** The packages would start a containerd and a registry of their own with default settings; nobody asked for these. */
-function withoutStarting(action) {
-  if (existsSync(POLICY)) return action();
-  writeFileSync(POLICY, '#!/bin/sh\nexit 101\n');
-  chmodSync(POLICY, 0o755);
+function withoutStarting(action, policy) {
+  if (existsSync(policy)) return action();
+  writeFileSync(policy, '#!/bin/sh\nexit 101\n');
+  chmodSync(policy, 0o755);
   try {
     return action();
   } finally {
-    rmSync(POLICY);
+    rmSync(policy);
   }
 }
 
@@ -98,13 +124,30 @@ function installed() {
   return new Set(lines.map((line) => line.slice('installed '.length)));
 }
 
-/** Takes away again what {@link installPackages} brought, as far as nothing else needs it by now. */
-export function removePackages(names, say) {
-  const there = names.filter((name) => installed().has(name));
-  if (there.length === 0) return;
-  const plan = run('apt-get', ['-s', '-q', 'purge', ...there]);
-  const others = [...plan.matchAll(/^(?:Purg|Remv) (\S+)/gm)].map((match) => match[1]).filter((name) => !there.includes(name));
-  if (others.length > 0) throw new SetupError(`the packages stay: ${others.join(', ')} came later and need them`);
-  say(`removing the packages ${there.join(', ')}`);
-  run('apt-get', ['-q', '-y', 'purge', ...there], { env: { ...env, DEBIAN_FRONTEND: 'noninteractive' } });
+/**
+ * Takes away again what {@link installPackages} brought. A package stays, and is known on, while others that came later need it.
+ * @returns the names of both.
+ */
+export function removePackages(settings, say) {
+  const here = installed();
+  const there = brought(settings).filter((name) => here.has(name));
+  const needing = new Map(others(there, there).length === 0 ? [] : there.map((name) => [name, others([name], there)]));
+  const kept = there.filter((name) => (needing.get(name) ?? []).length > 0).sort();
+  const removed = there.filter((name) => !kept.includes(name)).sort();
+  if (removed.length > 0) {
+    say(`removing the packages ${removed.join(', ')}`);
+    run('apt-get', ['-q', '-y', 'purge', ...removed], { env: { ...env, DEBIAN_FRONTEND: 'noninteractive' } });
+  }
+  notePackages(settings, kept);
+  const users = [...new Set(kept.flatMap((name) => needing.get(name)))].sort();
+  if (kept.length > 0)
+    say(`the packages ${kept.join(', ')} stay: ${users.join(', ')} ${users.length === 1 ? 'needs' : 'need'} them`);
+  return { removed, kept };
+}
+
+/** What apt-get would remove or put in their place, beside those that may go, were these packages purged. */
+function others(names, mayGo) {
+  if (names.length === 0) return [];
+  const plan = run('apt-get', ['-s', '-q', 'purge', ...names]);
+  return [...plan.matchAll(/^(?:Purg|Remv|Inst) (\S+)/gm)].map(([, name]) => name).filter((name) => !mayGo.includes(name));
 }

@@ -81,12 +81,14 @@ function pathsOf(settings) {
     addressesDir: join(dir, 'addresses'),
     imagesDir: join(dir, 'images'),
     keptFile: join(dir, KEPT_FILE),
+    // Beside the directory, which a removal without --packages deletes.
+    packagesFile: `${dir}.packages.json`,
   };
 }
 
 const readKept = (dir) => (isAbsolute(dir) ? readJson(join(dir, KEPT_FILE), {}) : {});
 
-/** Keeps what was chosen, and which packages this set-up brought. */
+/** Keeps what was chosen. */
 export function keepSettings(settings, more = {}) {
   mkdirSync(settings.dir, { recursive: true });
   const chosen = Object.fromEntries(Object.keys(options).map((name) => [name, settings[name]]));

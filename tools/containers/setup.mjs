@@ -4,7 +4,7 @@ import { checkMachine } from './machine.mjs';
 import { callCri } from './cri.mjs';
 import { pauseImage, writeFiles } from './files.mjs';
 import { imageNames, provideImages } from './images.mjs';
-import { installPackages, missing, removePackages } from './packages.mjs';
+import { brought, installPackages, keepPackages, missing, removePackages } from './packages.mjs';
 import { daemons, pidOf, startDaemon, stopDaemon } from './processes.mjs';
 import { removeAll } from './removal.mjs';
 import { flagHelp, keepSettings, parseSettings, readJson, SetupError } from './settings.mjs';
@@ -28,9 +28,7 @@ const commands = {
   async install({ settings, say }) {
     await checkMachine(settings);
     keepSettings(settings);
-    const brought = installPackages(settings, say);
-    const before = readJson(settings.keptFile, {}).packages ?? [];
-    keepSettings(settings, { packages: [...new Set([...before, ...brought])] });
+    installPackages(settings, say);
     const changed = writeFiles(settings);
     if (changed.length > 0) say(`changed ${changed.join(', ')}; what runs takes that up when it is stopped and started`);
     const [registry, containerd] = daemons;
@@ -60,10 +58,13 @@ const commands = {
     return { ...describe(settings), ...(await checkPods(settings, say)) };
   },
   async remove({ settings, say, packages }) {
-    const brought = readJson(settings.keptFile, {}).packages ?? [];
+    keepPackages(settings);
     await removeAll(settings, say);
-    if (packages) removePackages(brought, say);
-    return { removed: true, dir: settings.dir, runDir: settings.runDir };
+    const answer = { removed: true, dir: settings.dir, runDir: settings.runDir };
+    if (packages) return { ...answer, packages: removePackages(settings, say) };
+    const stay = brought(settings);
+    if (stay.length > 0) say(`the packages ${stay.join(', ')} stay; "remove --packages" takes them away, also later`);
+    return answer;
   },
 };
 

@@ -1,4 +1,4 @@
-import { mkdtemp, rm } from 'node:fs/promises';
+import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { create } from '@bufbuild/protobuf';
@@ -56,6 +56,7 @@ describe('an agent as a process, with the process runtime', () => {
   let dataDir: string;
   let agent: AgentProcess;
   let address = '';
+  let agentPid = '';
 
   const arguments_ = (): readonly string[] => [
     ...['run', '--name', 'agent-1', '--coordinator', coordinator.url, '--data-dir', join(dataDir, 'agent')],
@@ -63,7 +64,9 @@ describe('an agent as a process, with the process runtime', () => {
   ];
   const startAgent = async (): Promise<void> => {
     agent = new AgentProcess(...arguments_());
-    address = String((await agent.logged('agent ready'))['address']);
+    const ready = await agent.logged('agent ready');
+    address = String(ready['address']);
+    agentPid = String(ready['pid']);
   };
   const report = (): ReplicaReport => {
     const found = coordinator.reports.get(REPLICA);
@@ -105,6 +108,14 @@ describe('an agent as a process, with the process runtime', () => {
     });
     const { pings } = coordinator;
     await coordinator.until(() => coordinator.pings > pings);
+  });
+
+  it('is ended late when memory runs out, as far as it may say so, and what it runs is not', async () => {
+    const scoreOf = async (process: string): Promise<number> =>
+      Number(await readFile(`/proc/${process}/oom_score_adj`, 'utf8').catch(() => '0')); // 0: not Linux
+    const own = await scoreOf('self');
+    expect([Math.min(own, -900), own]).toContain(await scoreOf(agentPid));
+    expect(await scoreOf(String(await pid()))).toBeGreaterThanOrEqual(0);
   });
 
   it('restarts a process that was killed', async () => {

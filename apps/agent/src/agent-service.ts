@@ -1,7 +1,7 @@
-import { CloudlessError, errorFields, type Clock, type Log, type LogFields, type Meter } from '@cloudless/base';
+import { CloudlessError, type Clock, type Log, type LogFields, type Meter } from '@cloudless/base';
 import { AgentService, createErrorInterceptor, createValidationInterceptor } from '@cloudless/api';
 import type { ContainerService } from '@cloudless/agent-core';
-import { createRpcObserver, type Tracing } from '@cloudless/observability';
+import { createFailureLog, createRpcObserver, type Tracing } from '@cloudless/observability';
 import { connectionKey, startRpcServer, type Connection, type RpcServer } from '@cloudless/rpc-server';
 
 /** What tells where a call came from. */
@@ -44,7 +44,7 @@ export function serveAgent(
     interceptors: [
       tracing.serverInterceptor,
       createRpcObserver({ clock, log, meter, addressOf: ({ contextValues }) => contextValues.get(connectionKey)?.remoteAddress }),
-      createErrorInterceptor((rpc, reason) => log.error('call failed', { rpc, ...errorFields(reason) })),
+      createErrorInterceptor(createFailureLog({ clock, log }, 'call failed')),
       createValidationInterceptor([AgentService]),
     ],
     routes: (router) => {

@@ -35,7 +35,9 @@ describe('parseAgentConfig', () => {
       runtime: 'auto',
       criSocket: undefined,
       allowPrivileged: false,
+      allowDevice: [],
       allowHostPath: [],
+      allowSysctl: [],
       maxPids: 4_096,
       stopWorkloadsOnExit: false,
       logLevel: 'info',
@@ -88,6 +90,8 @@ describe('parseAgentConfig', () => {
     ['allowPrivileged', 'true', true],
     ['allowHostPath', '/srv/data/,/opt', ['/srv/data', '/opt']],
     ['allowHostPath', ['/srv/../opt'], ['/opt']],
+    ['allowDevice', '/dev/fuse,/dev//kvm', ['/dev/fuse', '/dev/kvm']],
+    ['allowSysctl', 'net.core.somaxconn,kernel.sem', ['net.core.somaxconn', 'kernel.sem']],
     ['maxPids', '100', 100],
     ['stopWorkloadsOnExit', 'true', true],
   ])('reads %s from %j', (key, raw, value) => {
@@ -115,6 +119,10 @@ describe('parseAgentConfig', () => {
     ['criSocket', 'tcp://127.0.0.1:1'],
     ['allowPrivileged', 'perhaps'],
     ['allowHostPath', ''],
+    ['allowDevice', ''],
+    ['allowDevice', 'fuse'],
+    ['allowSysctl', ''],
+    ['allowSysctl', 'vm.swappiness'],
     ['allowHostPath', 'srv'],
     ['maxPids', '0'],
     ['maxPids', '5000000'],
@@ -125,9 +133,15 @@ describe('parseAgentConfig', () => {
   });
 
   it('refuses what only containers have a use for where none are run', () => {
-    const containers = { criSocket: '/run/a.sock', allowPrivileged: true, allowHostPath: ['/srv'] };
+    const containers = {
+      criSocket: '/run/a.sock',
+      allowPrivileged: true,
+      allowHostPath: ['/srv'],
+      allowSysctl: ['kernel.sem'],
+      allowDevice: ['/dev/fuse'],
+    };
     expect(problemsOf({ runtime: 'process', ...containers })).toEqual(
-      ['criSocket', 'allowPrivileged', 'allowHostPath'].map(
+      ['criSocket', 'allowPrivileged', 'allowHostPath', 'allowSysctl', 'allowDevice'].map(
         (field) => `${field}: is about containers, and runtime process runs none`,
       ),
     );

@@ -54,6 +54,10 @@ export interface AgentConfig {
   readonly allowPrivileged: boolean;
   /** Directories of this machine that containers may mount, with all that is below; absolute paths. */
   readonly allowHostPath: readonly string[];
+  /** Devices of this machine that containers may use; absolute paths. */
+  readonly allowDevice: readonly string[];
+  /** Kernel parameters that containers may set beside those that are always safe; names such as `net.core.somaxconn`. */
+  readonly allowSysctl: readonly string[];
   /** Processes and threads of a container whose workload sets no limit. */
   readonly maxPids: number;
   readonly stopWorkloadsOnExit: boolean;
@@ -120,7 +124,9 @@ export function parseAgentConfig(
       runtime: oneOfField('auto', ['auto', 'process', 'cri']),
       criSocket: { fallback: undefined, parse: parseSocket },
       allowPrivileged: switchField(false),
-      allowHostPath: { fallback: [], parse: parseHostPaths },
+      allowHostPath: { fallback: [], parse: parsePaths('directories such as /srv/data') },
+      allowDevice: { fallback: [], parse: parsePaths('devices such as /dev/fuse') },
+      allowSysctl: { fallback: [], parse: parseSysctls },
       maxPids: wholeNumberField(4_096, 1, 4_194_304), // the kernel's own limit: include/linux/threads.h, PID_MAX_LIMIT
       stopWorkloadsOnExit: switchField(false),
       logLevel: oneOfField('info', ['error', 'warn', 'info', 'debug']),
@@ -152,6 +158,8 @@ function withoutContainers(config: Omit<AgentConfig, 'dataDir'>): readonly Viola
     criSocket: config.criSocket !== undefined,
     allowPrivileged: config.allowPrivileged,
     allowHostPath: config.allowHostPath.length > 0,
+    allowSysctl: config.allowSysctl.length > 0,
+    allowDevice: config.allowDevice.length > 0,
   };
   return Object.entries(set).flatMap(([field, isSet]) =>
     isSet ? [{ field, message: 'is about containers, and runtime process runs none' }] : [],
@@ -207,12 +215,26 @@ const parseSocket: Parse<string> = (raw) => {
   return { value: normalize(path) };
 };
 
-const parseHostPaths: Parse<readonly string[]> = (raw) => {
-  const paths = listOf(raw);
-  if (paths === undefined || paths.length === 0) return { problem: 'must be one or more directories such as /srv/data' };
-  const wrong = paths.find((path) => !isAbsolute(path));
-  if (wrong !== undefined) return { problem: `"${wrong}" must be an absolute path` };
-  return { value: paths.map((path) => resolve(path)) };
+/** Absolute paths. @param things - What they are, with an example. */
+function parsePaths(things: string): Parse<readonly string[]> {
+  return (raw) => {
+    const paths = listOf(raw);
+    if (paths === undefined || paths.length === 0) return { problem: `must be one or more ${things}` };
+    const wrong = paths.find((path) => !isAbsolute(path));
+    if (wrong !== undefined) return { problem: `"${wrong}" must be an absolute path` };
+    return { value: paths.map((path) => resolve(path)) };
+  };
+}
+
+/** What a container has of its own: its inter-process communication and its network. */
+const OWN_SYSCTL = /^(kernel\.(msg[a-z_]*|sem|shm[a-z_]*)|fs\.mqueue\.[a-z0-9_]+|net(\.[A-Za-z0-9_-]+)+)$/;
+
+const parseSysctls: Parse<readonly string[]> = (raw) => {
+  const names = listOf(raw);
+  if (names === undefined || names.length === 0) return { problem: 'must be one or more names such as net.core.somaxconn' };
+  const wrong = names.find((name) => !OWN_SYSCTL.test(name));
+  if (wrong === undefined) return { value: names };
+  return { problem: `"${wrong}" must be a kernel parameter that a container has of its own, such as net.core.somaxconn` };
 };
 
 const LABEL_KEY = /^[A-Za-z0-9]([A-Za-z0-9._/-]{0,251}[A-Za-z0-9])?$/;

@@ -1,7 +1,8 @@
-import { mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { CloudlessError } from '@cloudless/base';
 import type { Owner } from '@cloudless/runtime-cri';
+import { makeDirectorySync } from '@cloudless/system';
 import { errorCodeOf } from './error-code.js';
 
 /** Below the data directory: logs of containers, and who runs them. */
@@ -41,7 +42,7 @@ export function readContainerMemory(dataDir: string): ContainerMemory | undefine
 /** To be called before the first container is made. */
 export function keepContainerMemory(dataDir: string, memory: ContainerMemory): void {
   const file = containerMemoryPath(dataDir);
-  mkdirSync(dirname(file), { recursive: true, mode: 0o700 });
+  makeDirectorySync(dirname(file), 0o700);
   writeFileSync(`${file}.draft`, JSON.stringify(memory), { mode: 0o600, flush: true });
   renameSync(`${file}.draft`, file);
 }

@@ -1,7 +1,8 @@
-import { chmodSync, mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { chmodSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import net from 'node:net';
 import { join } from 'node:path';
 import { CloudlessError, errorMessageOf } from '@cloudless/base';
+import { makeDirectorySync } from '@cloudless/system';
 import { errorCodeOf } from './error-code.js';
 
 /** A data directory that belongs to this process until it ends or lets go. */
@@ -33,7 +34,7 @@ export async function takeDataDirectory(path: string): Promise<DataDirectory> {
 
 function makePrivate(path: string): void {
   try {
-    if (mkdirSync(path, { recursive: true, mode: 0o700 }) !== undefined) chmodSync(path, 0o700); // whatever the umask
+    if (makeDirectorySync(path, 0o700) !== undefined) chmodSync(path, 0o700); // whatever the umask
   } catch (cause) {
     if (errorCodeOf(cause) === 'EEXIST') throw new CloudlessError('precondition', `${path} is not a directory`, { cause });
     throw new CloudlessError('precondition', `cannot make the data directory ${path}: ${errorMessageOf(cause)}`, { cause });

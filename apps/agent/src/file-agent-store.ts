@@ -1,7 +1,8 @@
-import { mkdir, open, readdir, readFile, rename, rm } from 'node:fs/promises';
+import { open, readdir, readFile, rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { CloudlessError } from '@cloudless/base';
 import { isPhase, type AgentIdentity, type AgentStore, type StoredAgent, type StoredReplica } from '@cloudless/agent-core';
+import { makeDirectory } from '@cloudless/system';
 import { errorCodeOf } from './error-code.js';
 
 /** Counts incompatible changes of the files. */
@@ -17,7 +18,7 @@ export class FileAgentStore implements AgentStore {
 
   async load(): Promise<StoredAgent> {
     const folder = join(this.directory, REPLICAS);
-    await mkdir(folder, { recursive: true, mode: 0o700 });
+    await makeDirectory(folder, 0o700);
     const identity = await readJson(join(this.directory, IDENTITY), toIdentity);
     const replicas: StoredReplica[] = [];
     for (const name of (await readdir(folder)).sort()) {

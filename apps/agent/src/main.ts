@@ -2,7 +2,15 @@ import { errorFields, errorMessageOf, StoppedError, type LogFields } from '@clou
 import { OTLP_ENDPOINT_VARIABLE, createLog, noTracing, otlpLayer, startTracing } from '@cloudless/observability';
 import { runSupervisor } from '@cloudless/runtime-process';
 import { EXIT_USAGE, addSettingFlags, describeFailure, readSettingLayers, type SettingNames } from '@cloudless/settings';
-import { systemClock, systemRandom } from '@cloudless/system';
+import {
+  endBySignal,
+  endMemoryProtection,
+  endOnStopSignals,
+  protectFromOutOfMemory,
+  systemClock,
+  systemRandom,
+  type StopSignal,
+} from '@cloudless/system';
 import { Command, CommanderError, type OptionValues } from 'commander';
 import { parseAgentConfig, type AgentConfig } from './config.js';
 import { resetAgent } from './reset.js';
@@ -32,6 +40,8 @@ const flags: Readonly<Record<keyof AgentConfig, readonly [string, string]>> = {
     'of the container runtime (default: the first that answers of the usual places of containerd and CRI-O)',
   ],
   allowPrivileged: ['--allow-privileged', 'let containers have all privileges of root on this machine'],
+  allowDevice: ['--allow-device <path[,path]>', 'devices of this machine that containers may use (default none)'],
+  allowSysctl: ['--allow-sysctl <name[,name]>', 'kernel parameters that containers may set beside the safe ones (default none)'],
   allowHostPath: ['--allow-host-path <path[,path]>', 'directories of this machine that containers may mount (default none)'],
   maxPids: ['--max-pids <count>', 'processes and threads of a container whose workload sets no limit (default 4096)'],
   stopWorkloadsOnExit: ['--stop-workloads-on-exit', 'end everything at the end of the agent; for clusters that are put away'],
@@ -54,22 +64,28 @@ const supervisorCommand = [
   'supervisor',
 ];
 
+/** A start that was given up ends in good order within milliseconds, unless a file system or a supervisor does not answer. */
+const GIVE_UP_WITHIN_MS = 2_000;
+
 async function run(options: OptionValues): Promise<number> {
+  const untilStopped = endOnStopSignals();
   const layers = [otlpLayer(process.env), ...(await readSettingLayers(names, options, process.env))];
   const config = parseAgentConfig(layers, process.env);
   let tracing = noTracing;
   const moment = (): LogFields => tracing.logFields();
   const { logLevel: level, logFormat: format } = config;
   const log = createLog({ level, format, component: 'agent', moment }).child({ nodeId: config.name });
+  protectFromOutOfMemory();
   const stopping = new AbortController();
-  const stopped = new Promise<string>((resolve) => {
-    for (const signal of ['SIGINT', 'SIGTERM'] as const) {
-      process.once(signal, () => {
-        resolve(signal);
-        stopping.abort();
-      });
-    }
-  });
+  let stopped: Promise<StopSignal> | undefined;
+  let isReady = false;
+  const onDataDirectory = (): void => {
+    stopped = untilStopped();
+    void stopped.then((signal) => {
+      stopping.abort();
+      if (!isReady) systemClock.setTimer(GIVE_UP_WITHIN_MS, () => endBySignal(signal));
+    });
+  };
   try {
     tracing = await startTracing({
       endpoint: config.otlpEndpoint,
@@ -79,7 +95,8 @@ async function run(options: OptionValues): Promise<number> {
       clock: systemClock,
       log: log.child({ component: 'traces' }),
     });
-    const running = await runAgent(config, { log, supervisorCommand, tracing }, stopping.signal);
+    const running = await runAgent(config, { log, supervisorCommand, tracing, onDataDirectory }, stopping.signal);
+    isReady = true;
     log.info('agent ready', {
       address: running.url?.replace('http://', ''),
       opsUrl: running.opsUrl,
@@ -140,6 +157,7 @@ async function main(argv: readonly string[]): Promise<number> {
     .allowExcessArguments()
     .action(() => {
       outcome = async () => {
+        endMemoryProtection(); // of the agent: workloads must not have it
         await runSupervisor({ args: argv.slice(3), clock: systemClock, random: systemRandom });
         return 0;
       };

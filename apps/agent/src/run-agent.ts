@@ -36,7 +36,13 @@ export interface RunningAgent {
  */
 export async function runAgent(
   config: AgentConfig,
-  deps: { readonly log: Log; readonly supervisorCommand: readonly string[]; readonly tracing?: Tracing },
+  deps: {
+    readonly log: Log;
+    readonly supervisorCommand: readonly string[];
+    readonly tracing?: Tracing;
+    /** Called when the data directory is taken: from then on there is something to let go of in good order. */
+    readonly onDataDirectory?: () => void;
+  },
   signal?: AbortSignal,
 ): Promise<RunningAgent> {
   const { log, tracing = noTracing } = deps;
@@ -44,6 +50,7 @@ export async function runAgent(
   try {
     const data = await takeDataDirectory(config.dataDir);
     undo.push(() => data.release());
+    deps.onDataDirectory?.();
     const runtimes = await openRuntimes(config, deps);
     let started: Agent | undefined; // an agent that cannot start ends no work
     undo.push(() => runtimes.close(config.stopWorkloadsOnExit && started !== undefined));

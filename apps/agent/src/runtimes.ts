@@ -41,7 +41,16 @@ export interface RuntimeDeps {
 
 type RuntimeConfig = Pick<
   AgentConfig,
-  'name' | 'dataDir' | 'portRange' | 'runtime' | 'criSocket' | 'allowPrivileged' | 'allowHostPath' | 'maxPids'
+  | 'name'
+  | 'dataDir'
+  | 'portRange'
+  | 'runtime'
+  | 'criSocket'
+  | 'allowPrivileged'
+  | 'allowHostPath'
+  | 'allowSysctl'
+  | 'allowDevice'
+  | 'maxPids'
 >;
 
 /**
@@ -123,12 +132,19 @@ interface Awaited {
   readonly socketPath: string;
 }
 
-function permissions({ allowPrivileged, allowHostPath }: Pick<RuntimeConfig, 'allowPrivileged' | 'allowHostPath'>): {
-  readonly allowPrivileged: boolean;
-  readonly allowedHostPaths: readonly string[];
-} {
-  return { allowPrivileged, allowedHostPaths: allowHostPath };
+function permissions({
+  allowPrivileged,
+  allowHostPath: allowedHostPaths,
+  allowSysctl: allowedSysctls,
+  allowDevice: allowedDevices,
+}: Pick<RuntimeConfig, 'allowPrivileged' | 'allowHostPath' | 'allowSysctl' | 'allowDevice'>): Permissions {
+  return { allowPrivileged, allowedHostPaths, allowedSysctls, allowedDevices };
 }
+
+/** What the operator lets containers do. */
+type Permissions = Required<
+  Pick<CriRuntimeOptions, 'allowPrivileged' | 'allowedHostPaths' | 'allowedSysctls' | 'allowedDevices'>
+>;
 
 function lateContainers(
   config: RuntimeConfig,
@@ -155,7 +171,7 @@ export function openContainers(
   { socketPath, owner }: ContainerMemory,
   dataDir: string,
   log: Log,
-  options: Pick<CriRuntimeOptions, 'maxPids' | 'processPorts' | 'allowPrivileged' | 'allowedHostPaths'> = {},
+  options: Pick<CriRuntimeOptions, 'maxPids' | 'processPorts' | keyof Permissions> = {},
 ): Promise<CriRuntime> {
   return openCriRuntime({
     socketPath,

@@ -171,6 +171,25 @@ describe('events --watch', () => {
   });
 });
 
+describe('events --watch', () => {
+  it('says that events were missed when they are no longer kept, and goes on with new ones', async () => {
+    const event = (id: string) => create(EventSchema, { id, reason: `Reason${id}` });
+    const { asked, watch } = scripted<EventItem, WatchEventsRequest>([
+      [new ConnectError('no longer kept', Code.OutOfRange)],
+      [new ConnectError('events after 1 are no longer kept', Code.OutOfRange)],
+      [{ event: event('7'), revision: 20n }],
+    ]);
+    const listEvents = () => ({ events: [event('1')], revision: 4n });
+    const { stderr } = await runUntil(['events', '-w'], 'Reason7', { coordinator: { listEvents, watchEvents: watch } });
+    expect(stderr).toContain('events were missed: events after 1 are no longer kept\n');
+    expect(asked.map(({ afterRevision, afterId }) => [afterRevision, afterId])).toEqual([
+      [4n, ''],
+      [0n, '1'],
+      [0n, ''],
+    ]);
+  });
+});
+
 describe('--wait', () => {
   it('resumes, and when it begins anew does not take the old state for the present one', async () => {
     const deleting = aWorkload({ status: { totalReplicas: 1 } });

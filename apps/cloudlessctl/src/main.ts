@@ -1,10 +1,10 @@
 #!/usr/bin/env node
 import { randomBytes } from 'node:crypto';
 import { fstatSync } from 'node:fs';
-import { mkdir, readFile, readdir, rename, stat, writeFile } from 'node:fs/promises';
+import { readFile, readdir, rename, stat, writeFile } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { Http2SessionManager, createConnectTransport } from '@connectrpc/connect-node';
-import { systemClock } from '@cloudless/system';
+import { makeDirectory, systemClock } from '@cloudless/system';
 import { run } from './cli.js';
 import { BrokenPipeError } from './io.js';
 import { listen, terminalOf } from './local-io.js';
@@ -69,7 +69,7 @@ const files: Files = {
   read: async (path) => new Uint8Array(await readFile(path)),
   list: async (path) => ((await stat(path)).isDirectory() ? readdir(path) : undefined),
   write: async (path, text) => {
-    await mkdir(dirname(path), { recursive: true });
+    await makeDirectory(dirname(path));
     const temporary = `${path}.${randomBytes(4).toString('hex')}`;
     await writeFile(temporary, text, { mode: 0o600 });
     await rename(temporary, path);

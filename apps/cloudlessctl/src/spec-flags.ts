@@ -17,13 +17,19 @@ const SPEC_FLAGS: readonly SpecFlag[] = [...TEMPLATE_FLAGS, ...CONTAINER_FLAGS, 
 export function addSpecFlags(command: Command): void {
   for (const { flag, value, description, repeatable } of SPEC_FLAGS) {
     const option = new Option(`${flag} <${value}>`, repeatable ? `${description} (repeatable)` : description);
-    option.argParser((given: string, before: readonly string[] | undefined) => [...(before ?? []), given]);
+    option.argParser(appended);
     command.addOption(option);
   }
+  const envFile = new Option('--env-file <file>', 'file with a NAME=VALUE on each line; --env goes before (repeatable)');
+  command.addOption(envFile.argParser(appended));
   for (const { flag, description } of CONTAINER_SWITCHES) {
     command.option(flag, description);
     command.addOption(new Option(flag.replace('--', '--no-'), `not ${flag}`).hideHelp());
   }
+}
+
+function appended(given: string, before: readonly string[] | undefined): readonly string[] {
+  return [...(before ?? []), given];
 }
 
 /** What flags say: the fields they set, and the paths of these. */
@@ -39,7 +45,8 @@ export function needsPresentSpec(options: Readonly<Record<string, unknown>>): bo
 }
 
 /**
- * Makes the part of a spec that flags and the command after `--` describe.
+ * Makes the part of a spec that flags and the command after `--` describe. Files of variables must have been read before, by
+ * `withEnvFiles`.
  * @param present - The workload's spec, for flags that add to a map.
  */
 export function specFromFlags(

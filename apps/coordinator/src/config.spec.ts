@@ -16,6 +16,11 @@ describe('parseCoordinatorConfig', () => {
       logFormat: 'json',
       otlpEndpoint: undefined,
       auditRetentionMs: 30 * 86_400_000,
+      eventRetentionMs: 30 * 86_400_000,
+      auditBytes: 16 * 1024 ** 2,
+      eventBytes: 4 * 1024 ** 2,
+      requestBytes: 64 * 1024 ** 2,
+      historyBytes: 64 * 1024 ** 2,
       weights: undefined,
     });
   });

@@ -3,14 +3,17 @@ import {
   durationField,
   oneOfField,
   parseConfig,
+  sizeField,
   textField,
   wholeNumberField,
   type ConfigFields,
   type ConfigLayer,
 } from '@cloudless/base';
+import { DEFAULT_RETENTION } from '@cloudless/controllers';
 import { requireLoopback } from '@cloudless/identity';
 import { otlpEndpointField } from '@cloudless/observability';
 import type { ScoreWeights } from '@cloudless/scheduler';
+import { DEFAULT_HISTORY_BYTES } from '@cloudless/state-store';
 
 /** Settings of a coordinator, complete. */
 export interface CoordinatorConfig {
@@ -31,13 +34,25 @@ export interface CoordinatorConfig {
   readonly logFormat: 'json' | 'pretty';
   /** Base address of an OTLP receiver of traces; undefined: nothing is traced. */
   readonly otlpEndpoint: string | undefined;
-  /** How long audit events are kept. */
+  /** How long audit records are kept. */
   readonly auditRetentionMs: number;
+  /** How long other events are kept. */
+  readonly eventRetentionMs: number;
+  /** Bytes that audit records, other events and results of requests take at most. */
+  readonly auditBytes: number;
+  readonly eventBytes: number;
+  readonly requestBytes: number;
+  /** Bytes of the data file that the history of changes takes at most. */
+  readonly historyBytes: number;
   /** Weights of the score, as `locality,reliability,cost,utilisation,penalty`. */
   readonly weights: ScoreWeights | undefined;
 }
 
 const DAY_MS = 86_400_000;
+/** Room for a few hundred records. */
+const MIN_BYTES = 64 * 1024;
+/** All but the history is in memory too. */
+const MAX_BYTES = 1024 ** 3;
 
 /** The default place of the data, when neither flag nor file names one. */
 export function defaultDataDir(env: Readonly<Record<string, string | undefined>>): string {
@@ -61,7 +76,12 @@ export function parseCoordinatorConfig(layers: readonly ConfigLayer[], dataDir: 
     logLevel: oneOfField('info', ['error', 'warn', 'info', 'debug']),
     logFormat: oneOfField('json', ['json', 'pretty']),
     otlpEndpoint: otlpEndpointField,
-    auditRetentionMs: durationField(30 * DAY_MS, 1_000, 3_650 * DAY_MS),
+    auditRetentionMs: durationField(DEFAULT_RETENTION.auditMs, 1_000, 3_650 * DAY_MS),
+    eventRetentionMs: durationField(DEFAULT_RETENTION.eventMs, 1_000, 3_650 * DAY_MS),
+    auditBytes: sizeField(DEFAULT_RETENTION.auditBytes, MIN_BYTES, MAX_BYTES),
+    eventBytes: sizeField(DEFAULT_RETENTION.eventBytes, MIN_BYTES, MAX_BYTES),
+    requestBytes: sizeField(DEFAULT_RETENTION.requestBytes, MIN_BYTES, MAX_BYTES),
+    historyBytes: sizeField(DEFAULT_HISTORY_BYTES, MIN_BYTES, MAX_BYTES),
     weights: { fallback: undefined, parse: parseWeights },
   };
   const config = parseConfig(fields, layers);

@@ -6,10 +6,11 @@ import {
   createValidationInterceptor,
 } from '@cloudless/api';
 import { createApiServer } from '@cloudless/api-server';
-import { errorFields, type Clock, type Log, type Random } from '@cloudless/base';
-import { openClusterState } from '@cloudless/cluster-state';
-import { impossibleLimitsOf, startControllers } from '@cloudless/controllers';
+import { errorFields, type CloudlessError, type Clock, type Log, type Random } from '@cloudless/base';
+import { openClusterState, type ClusterState } from '@cloudless/cluster-state';
+import { impossibleLimitsOf, startControllers, type RetentionLimits } from '@cloudless/controllers';
 import {
+  createFailureLog,
   createMetrics,
   createRpcObserver,
   noTracing,
@@ -25,7 +26,7 @@ import { classOfRpc } from './lanes.js';
 import { registerClusterMetrics } from './metrics.js';
 import { registerStoreMetrics } from './store-metrics.js';
 import { registerRpcMetrics } from './rpc-metrics.js';
-import { StoreRoom } from './store-room.js';
+import { StoreHealth } from './store-health.js';
 
 /** What a coordinator takes from the machine. */
 export interface CoordinatorMachine {
@@ -44,12 +45,19 @@ export interface RunningCoordinator {
   readonly url: string;
   readonly opsUrl: string;
   readonly clusterId: string;
+  /**
+   * Resolves when this process is of no more use and is to be closed: another coordinator leads or has the data directory, or the
+   * store is out of service. Until then probes say so, and calls that need the store end as `unavailable`.
+   */
+  readonly ended: Promise<CloudlessError>;
   /** Ends calls, loops and the store, in this order. Agents and their workloads go on. */
   close(): Promise<void>;
 }
 
 /** Calls under way get this long at shutdown. */
 const CLOSE_GRACE_MS = 2_000;
+/** How often the data file and its lock are looked at while nothing is written. */
+const LOOK_MS = 1_000;
 
 /**
  * Opens the store, takes the leadership, starts the controllers, then serves.
@@ -65,8 +73,8 @@ export async function startCoordinator(config: CoordinatorConfig, machine: Coord
   };
   try {
     const metrics = createMetrics({ process: true });
-    const room = new StoreRoom();
-    const store = await openStore(config, machine, room);
+    const storeHealth = new StoreHealth();
+    const store = await openStore(config, machine, storeHealth);
     opened.push(() => store.close());
     const state = await openClusterState({
       store,
@@ -77,14 +85,18 @@ export async function startCoordinator(config: CoordinatorConfig, machine: Coord
       meter: metrics,
       tracer,
     });
-    opened.push(() => state.close());
+    opened.push(async () => {
+      unlisten();
+      await state.close();
+    });
+    const unlisten = endWith(state, storeHealth);
     const controllers = startControllers({
       state,
       clock,
       random,
       log,
       leaseMs: config.leaseMs,
-      auditRetentionMs: config.auditRetentionMs,
+      retention: retentionOf(config),
       meter: metrics,
       tracer,
       ...(config.weights === undefined ? {} : { weights: config.weights }),
@@ -109,8 +121,9 @@ export async function startCoordinator(config: CoordinatorConfig, machine: Coord
     opened.push(() => api.close());
     registerClusterMetrics(metrics, state, controllers);
     if (config.state === 'lmdb') registerStoreMetrics(metrics, config.dataDir);
-    room.register(metrics);
+    storeHealth.register(metrics);
     const health = new HealthState();
+    void storeHealth.ended.then(() => health.setAll('notServing'));
     const lag = startLoopLagMeter(clock, metrics);
     opened.push(async () => lag.close());
     const rpc = await startRpcServer({
@@ -121,7 +134,7 @@ export async function startCoordinator(config: CoordinatorConfig, machine: Coord
       interceptors: [
         tracing.serverInterceptor,
         createRpcObserver({ clock, meter: metrics, log: log.child({ component: 'rpc' }), addressOf }),
-        createErrorInterceptor((rpcName, reason) => log.error('call failed inside', { rpc: rpcName, ...errorFields(reason) })),
+        createErrorInterceptor(createFailureLog({ clock, log }, 'call failed inside')),
         createValidationInterceptor([CoordinatorService, AgentService, AdminService]),
       ],
       reflectedServices: [CoordinatorService, AgentService, AdminService],
@@ -139,19 +152,16 @@ export async function startCoordinator(config: CoordinatorConfig, machine: Coord
       portOption: '--ops-port',
       clock,
       log: log.child({ component: 'ops' }),
-      health: () => room.health(),
+      health: () => storeHealth.health(),
       ready: () => {
-        const reasons = [
-          ...(state.isFollowing ? [] : ['the state store is out of order']),
-          ...(state.restoredReason === undefined ? [] : [state.restoredReason]),
-        ];
+        const reasons = [...storeHealth.reasonsNotReady(), ...(state.restoredReason === undefined ? [] : [state.restoredReason])];
         return reasons.length === 0 ? { ok: true } : { ok: false, reasons };
       },
       metrics: () => metrics.expose(),
     });
     opened.push(() => ops.close());
     log.warn('serving in plaintext on loopback: no TLS, no identities', { host: config.host });
-    return { url: rpc.url, opsUrl: ops.url, clusterId: state.clusterId, close };
+    return { url: rpc.url, opsUrl: ops.url, clusterId: state.clusterId, ended: storeHealth.ended, close };
   } catch (reason) {
     await close();
     throw reason;
@@ -162,10 +172,30 @@ export async function startCoordinator(config: CoordinatorConfig, machine: Coord
 const addressOf: NonNullable<RpcObserverOptions['addressOf']> = ({ contextValues }) =>
   contextValues.get(connectionKey)?.remoteAddress;
 
-function openStore(config: CoordinatorConfig, { clock, log }: CoordinatorMachine, room: StoreRoom): Promise<StateStore> {
+function retentionOf(config: CoordinatorConfig): RetentionLimits {
+  const { auditRetentionMs: auditMs, eventRetentionMs: eventMs, auditBytes, eventBytes, requestBytes } = config;
+  return { auditMs, eventMs, auditBytes, eventBytes, requestBytes };
+}
+
+/** @returns Ends that: closing the state is no failure. */
+function endWith(state: ClusterState, health: StoreHealth): () => void {
+  const unlisten = [state.onLeadershipLost(health.noteEnd), state.onEnd(health.noteEnd)];
+  return () => unlisten.forEach((end) => end());
+}
+
+function openStore(config: CoordinatorConfig, { clock, log }: CoordinatorMachine, health: StoreHealth): Promise<StateStore> {
+  const { historyBytes } = config;
   if (config.state === 'memory') {
     log.warn('state is kept in memory only: it is gone when the coordinator stops');
-    return Promise.resolve(createMemoryStateStore({ clock }));
+    return Promise.resolve(createMemoryStateStore({ clock, historyBytes }));
   }
-  return openLmdbStateStore({ directory: config.dataDir, clock, log: log.child({ component: 'store' }), onRoom: room.note });
+  return openLmdbStateStore({
+    directory: config.dataDir,
+    historyBytes,
+    clock,
+    log: log.child({ component: 'store' }),
+    onRoom: health.noteRoom,
+    onFault: health.noteFault,
+    lookEveryMs: LOOK_MS,
+  });
 }

@@ -7,6 +7,7 @@ const control: CallClass = { lane: 'control' };
 const stop: CallClass = { lane: 'stop' };
 const write: CallClass = { lane: 'write' };
 const read: CallClass = { lane: 'read' };
+const watch: CallClass = { lane: 'read', inTurns: true };
 
 /**
  * The lane of each RPC; a new one does not compile without.
@@ -21,7 +22,7 @@ const coordinatorLanes: Lanes<typeof CoordinatorService> = {
   getServerInfo: read,
   getNode: read,
   listNodes: read,
-  watchNodes: read,
+  watchNodes: watch,
   updateNode: write,
   cordonNode: stop,
   uncordonNode: write,
@@ -34,7 +35,7 @@ const coordinatorLanes: Lanes<typeof CoordinatorService> = {
   deleteWorkload: stop,
   getWorkload: read,
   listWorkloads: read,
-  watchWorkloads: read,
+  watchWorkloads: watch,
   planWorkload: read,
   explainWorkload: read,
   pauseRollout: stop,
@@ -47,9 +48,9 @@ const coordinatorLanes: Lanes<typeof CoordinatorService> = {
   getPlan: read,
   executePlan: write,
   listEndpoints: read,
-  watchEndpoints: read,
+  watchEndpoints: watch,
   listEvents: read,
-  watchEvents: read,
+  watchEvents: watch,
   streamLogs: read,
   execCommand: { lane: 'write', long: true },
   exec: write,

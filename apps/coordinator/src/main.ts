@@ -2,7 +2,7 @@ import { hostname } from 'node:os';
 import { errorFields, type LogFields } from '@cloudless/base';
 import { OTLP_ENDPOINT_VARIABLE, createLog, noTracing, otlpLayer, startTracing } from '@cloudless/observability';
 import { EXIT_USAGE, addSettingFlags, describeFailure, readSettingLayers, type SettingNames } from '@cloudless/settings';
-import { systemClock, systemRandom } from '@cloudless/system';
+import { endOnStopSignals, protectFromOutOfMemory, systemClock, systemRandom } from '@cloudless/system';
 import { Command, CommanderError } from 'commander';
 import { defaultDataDir, parseCoordinatorConfig, type CoordinatorConfig } from './config.js';
 import { startCoordinator } from './coordinator.js';
@@ -19,20 +19,28 @@ const flags: Readonly<Record<keyof CoordinatorConfig, readonly [string, string]>
   logLevel: ['--log-level <level>', 'error, warn, info or debug (default info)'],
   logFormat: ['--log-format <format>', 'json or pretty (default json)'],
   otlpEndpoint: ['--otlp-endpoint <url>', `receiver of traces, OTLP over HTTP (default $${OTLP_ENDPOINT_VARIABLE}, else none)`],
-  auditRetentionMs: ['--audit-retention <duration>', 'how long audit events are kept, as in 720h (default 720h)'],
+  auditRetentionMs: ['--audit-retention <duration>', 'how long audit records are kept, as in 720h (default 720h)'],
+  eventRetentionMs: ['--event-retention <duration>', 'how long other events are kept (default 720h)'],
+  auditBytes: ['--audit-bytes <size>', 'of audit records that are kept, as in 512Ki or 64Mi (default 16Mi)'],
+  eventBytes: ['--event-bytes <size>', 'of other events that are kept (default 4Mi)'],
+  requestBytes: ['--request-bytes <size>', 'of results kept for retries with a request id (default 64Mi)'],
+  historyBytes: ['--history-bytes <size>', 'of changes kept for watches that are resumed (default 64Mi)'],
   weights: ['--weights <numbers>', 'of the score: locality,reliability,cost,utilisation,network penalty'],
 };
 const names: SettingNames = { flags, envPrefix: 'CLOUDLESS_COORDINATOR_' };
 
+const EXIT_FAILED = 1;
+/** A disk that does not answer may hold up the close; whoever supervises this process waits for its end. */
+const GIVE_UP_MS = 10_000;
+
 async function run(options: Readonly<Record<string, unknown>>): Promise<number> {
+  const untilStopped = endOnStopSignals();
   const layers = [otlpLayer(process.env), ...(await readSettingLayers(names, options, process.env))];
   const config = parseCoordinatorConfig(layers, defaultDataDir(process.env));
   let tracing = noTracing;
   const moment = (): LogFields => tracing.logFields();
   const log = createLog({ level: config.logLevel, format: config.logFormat, component: 'coordinator', moment });
-  const stopped = new Promise<string>((resolve) => {
-    for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => resolve(signal));
-  });
+  protectFromOutOfMemory();
   // Timers of the loops do not keep a process alive, and sockets alone should not decide.
   const alive = setInterval(() => undefined, 2 ** 30);
   try {
@@ -53,11 +61,17 @@ async function run(options: Readonly<Record<string, unknown>>): Promise<number> 
       pid: process.pid,
       version: VERSION,
     });
+    const stopped = untilStopped();
     const { url, opsUrl, clusterId } = coordinator;
     log.info('coordinator ready', { url, opsUrl, clusterId, version: VERSION });
-    log.info('coordinator stopping', { signal: await stopped });
+    const reason = await Promise.race([coordinator.ended, stopped]);
+    if (typeof reason === 'string') log.info('coordinator stopping', { signal: reason });
+    else {
+      log.error('coordinator stops: it cannot go on with its state', errorFields(reason));
+      systemClock.setTimer(GIVE_UP_MS, () => process.kill(process.pid, 'SIGKILL'));
+    }
     await coordinator.close();
-    return 0;
+    return typeof reason === 'string' ? 0 : EXIT_FAILED;
   } catch (reason) {
     log.error('coordinator cannot run', errorFields(reason));
     throw reason;

@@ -1,6 +1,6 @@
-import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
-import { CloudlessError, errorMessageOf } from '@cloudless/base';
+import { CloudlessError, errorMessageOf, StoppedError } from '@cloudless/base';
+import { makeDirectory } from '@cloudless/system';
 import { Child, type ReadyFields } from './child.js';
 
 /** How a development cluster is laid out. Port 0 lets the system choose. */
@@ -47,15 +47,19 @@ const COORDINATOR_GRACE_MS = 10_000;
 const ZONES = ['a', 'b', 'c'];
 const COORDINATOR = 'coordinator';
 
-/** Starts one coordinator and its agents, one zone after the other. */
-export async function startDevCluster(options: DevClusterOptions): Promise<DevCluster> {
-  await mkdir(options.dataDir, { recursive: true, mode: 0o700 });
+/**
+ * Starts one coordinator and its agents, one zone after the other.
+ * @param signal - Gives up the start; what was started is stopped then.
+ * @throws {@link StoppedError} when `signal` is aborted before the cluster is up.
+ */
+export async function startDevCluster(options: DevClusterOptions, signal: AbortSignal): Promise<DevCluster> {
   const children = new Map<string, Child>();
   let stopping = false;
   let fail: (reason: Error) => void = () => undefined;
   const failed = new Promise<never>((_, reject) => (fail = reject));
   failed.catch(() => undefined);
   const start = async (name: string, program: 'coordinator' | 'agent', args: readonly string[]): Promise<ReadyFields> => {
+    if (stopping) throw new StoppedError();
     const child = Child.start({
       name,
       program,
@@ -84,7 +88,8 @@ export async function startDevCluster(options: DevClusterOptions): Promise<DevCl
     await Promise.all(agents.map(([, agent]) => agent.stop(AGENT_GRACE_MS)));
     await children.get(COORDINATOR)?.stop(COORDINATOR_GRACE_MS);
   };
-  try {
+  const startAll = async (): Promise<DevCluster> => {
+    await makeDirectory(options.dataDir, 0o700);
     const { url, opsUrl } = await start(COORDINATOR, 'coordinator', [
       '--port',
       String(options.port),
@@ -108,10 +113,20 @@ export async function startDevCluster(options: DevClusterOptions): Promise<DevCl
     );
     const [{ containers } = { containers: { why: 'there is no agent' } }] = agents;
     return { url: String(url), opsUrl: String(opsUrl), agents, containers, failed, stop };
+  };
+  try {
+    return await Promise.race([startAll(), untilAborted(signal)]);
   } catch (reason) {
     await stop();
     throw reason;
   }
+}
+
+function untilAborted(signal: AbortSignal): Promise<never> {
+  return new Promise((_, reject) => {
+    if (signal.aborted) reject(new StoppedError());
+    signal.addEventListener('abort', () => reject(new StoppedError()), { once: true });
+  });
 }
 
 function containersOf({ containerRuntime, containers }: ReadyFields): Containers {

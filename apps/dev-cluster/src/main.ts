@@ -2,7 +2,8 @@ import { existsSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { errorFields, errorMessageOf } from '@cloudless/base';
+import { errorFields, errorMessageOf, StoppedError } from '@cloudless/base';
+import { endBySignal } from '@cloudless/system';
 import { Command, CommanderError, InvalidArgumentError, Option } from 'commander';
 import pc from 'picocolors';
 import { runDemo } from './demo.js';
@@ -13,6 +14,8 @@ import { CommandLine } from './run-command.js';
 const EXIT_USAGE = 2;
 /** As shells count an end by SIGINT. */
 const EXIT_INTERRUPTED = 130;
+const END_SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
+type EndSignal = (typeof END_SIGNALS)[number];
 
 interface Flags {
   readonly port: number;
@@ -56,9 +59,11 @@ async function main(argv: readonly string[]): Promise<number> {
     throw reason;
   }
   const flags = command.opts<Flags>();
-  const interrupted = new Promise<string>((resolve) => {
-    for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, () => resolve(signal));
+  const starting = new AbortController();
+  const interrupted = new Promise<EndSignal>((resolve) => {
+    for (const signal of END_SIGNALS) process.on(signal, () => resolve(signal));
   });
+  void interrupted.then(() => starting.abort());
   if (flags.example !== undefined && !existsSync(flags.example)) {
     process.stderr.write(`${pc.red('dev-cluster:')} there is no file ${flags.example}\n`);
     return EXIT_USAGE;
@@ -66,18 +71,24 @@ async function main(argv: readonly string[]): Promise<number> {
   const dataDir = flags.dataDir ?? (await mkdtemp(join(tmpdir(), 'cloudless-')));
   const stopping = new AbortController();
   let cluster: DevCluster | undefined;
+  let endSignal: EndSignal | undefined;
   try {
     write('Starting one coordinator and ' + `${flags.agents} agents …\n`);
-    cluster = await startDevCluster({
-      ...flags,
-      dataDir,
-      onRestart: (name) => write(`${pc.yellow(`${name} has ended; it is started again and adopts what it ran`)}\n`),
-      onLine: (name, line) => (flags.verbose === true ? write(`${pc.dim(name)} ${line}\n`) : undefined),
-    });
+    cluster = await startDevCluster(
+      {
+        ...flags,
+        dataDir,
+        onRestart: (name) => write(`${pc.yellow(`${name} has ended; it is started again and adopts what it ran`)}\n`),
+        onLine: (name, line) => (flags.verbose === true ? write(`${pc.dim(name)} ${line}\n`) : undefined),
+      },
+      starting.signal,
+    );
     describeCluster(cluster, flags);
     return await Promise.race([show(cluster, flags, interrupted, stopping.signal), cluster.failed]);
   } catch (reason) {
-    process.stderr.write(`${pc.red('dev-cluster:')} ${errorMessageOf(reason)}\n`);
+    // A file system that does not answer may keep a thread of ours: only the signal itself ends that.
+    if (cluster === undefined && reason instanceof StoppedError) endSignal = await interrupted;
+    else process.stderr.write(`${pc.red('dev-cluster:')} ${errorMessageOf(reason)}\n`);
     if (flags.demo === true) for (const cause of errorFields(reason).causes ?? []) process.stderr.write(`  ${cause}\n`);
     return 1;
   } finally {
@@ -87,11 +98,12 @@ async function main(argv: readonly string[]): Promise<number> {
       await cluster.stop();
     }
     if (flags.dataDir === undefined) await rm(dataDir, { recursive: true, force: true });
+    if (endSignal !== undefined) endBySignal(endSignal);
   }
 }
 
 /** @returns 0 when everything was shown or it stayed until it was told to end, 130 when it was interrupted before. */
-async function show(cluster: DevCluster, flags: Flags, interrupted: Promise<string>, signal: AbortSignal): Promise<number> {
+async function show(cluster: DevCluster, flags: Flags, interrupted: Promise<EndSignal>, signal: AbortSignal): Promise<number> {
   const commands = new CommandLine(cluster.url, write, signal);
   const work = showExample(cluster, flags, commands);
   work.catch(() => undefined); // an interrupted one has nothing more to say

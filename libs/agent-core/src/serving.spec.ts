@@ -8,6 +8,7 @@ import {
   GetContainerStatusRequestSchema,
   OutputStream,
   StreamLogsRequestSchema,
+  type ExecCommandResponse,
   type LogEntry,
 } from '@cloudless/api';
 import { behaviourCommand } from '@cloudless/runtime/testing';
@@ -301,6 +302,21 @@ describe('tunnels', () => {
     world.coordinator.endTunnels();
     await settle();
     expect(world.machine.hasChild('kid')).toBe(false);
+  });
+
+  it.each([
+    { name: 'in pieces to a coordinator that joins them', more: { execInPieces: true }, pieces: [65_536, 34_464] },
+    { name: 'in one frame to a coordinator of an earlier version', more: {}, pieces: [100_000] },
+  ])('send the result of a command $name', async ({ more, pieces }) => {
+    const world = await aWorld('web-1');
+    world.machine.onExec(() => ({ exitCode: 3, stdout: 'a'.repeat(100_000), stderr: 'err' }));
+    const value = create(ExecCommandRequestSchema, { replicaId: 'web-1', command: ['x'] });
+    world.coordinator.openTunnel('t1', { case: 'exec', value }, more);
+    await settle();
+    const frames = world.coordinator.tunnels.get('t1')!.slice(1, -1);
+    expect(frames.map((frame) => (frame.value as ExecCommandResponse).stdout.length)).toEqual(pieces);
+    expect(frames.map((frame) => frame.case)).toEqual([...pieces.slice(1).map(() => 'execPiece'), 'exec']);
+    expect(frames.at(-1)).toMatchObject({ value: { exitCode: 3 } });
   });
 
   it('answer failures with their code', async () => {

@@ -9,11 +9,9 @@ import type { ApiServerDeps } from './ports.js';
 
 /** The protocol of this coordinator; an agent must speak it too. */
 export const PROTOCOL = 1;
-/** Somebody else who writes one node's record so often would be a fault. */
-const MAX_ATTEMPTS = 16;
 
 /** What {@link admit} works with. */
-export type AdmissionDeps = Pick<ApiServerDeps, 'state' | 'placements' | 'clock'>;
+export type AdmissionDeps = Pick<ApiServerDeps, 'state' | 'placements' | 'clock' | 'random'>;
 
 /**
  * Checks that an agent belongs here, and keeps what it says of its machine.
@@ -23,7 +21,7 @@ export type AdmissionDeps = Pick<ApiServerDeps, 'state' | 'placements' | 'clock'
 export async function admit(deps: AdmissionDeps, hello: Hello): Promise<void> {
   checkBelongs(deps, hello);
   checkFigures(hello);
-  await withoutConflict(MAX_ATTEMPTS, async () => {
+  await withoutConflict({ ...deps, what: `node "${hello.nodeId}"` }, async () => {
     const node = deps.state.view().node(hello.nodeId);
     if (node === undefined) throw new CloudlessError('notFound', `node "${hello.nodeId}" is not enrolled`);
     if (node.value.instanceId !== hello.instanceId) {

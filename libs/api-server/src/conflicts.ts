@@ -1,16 +1,36 @@
-import { errorKindOf } from '@cloudless/base';
+import { CloudlessError, backoffDelayMs, errorKindOf, sleep, type Clock, type Random } from '@cloudless/base';
+
+/** After so many conflicts in a row, within about two seconds, somebody else writes the same records all the time. */
+const MAX_ATTEMPTS = 16;
+/** Long enough for a controller to finish its pass; the cap keeps all attempts well within the deadline of a call. */
+const RETRY = { firstMs: 5, maxMs: 250, jitter: 0.5 } as const;
+
+/** Needs of {@link withoutConflict}. */
+export interface ConflictRetry {
+  readonly clock: Clock;
+  readonly random: Random;
+  /** Names the object that is changed, for people: `workload "default/web"`. */
+  readonly what: string;
+}
 
 /**
  * Runs an attempt to read, decide and commit until it meets no conflict. A commit that meets one has waited until the view
- * shows what it met, so that the next attempt decides on that.
- * @param maxAttempts - After so many conflicts the last one is thrown: somebody else is writing the same all the time.
+ * shows what it met: the next attempt follows at once, those after it with growing delays.
+ * @throws kind `unavailable` when it is still in conflict after {@link MAX_ATTEMPTS} attempts: nothing was written.
  */
-export async function withoutConflict<Result>(maxAttempts: number, attempt: () => Promise<Result>): Promise<Result> {
+export async function withoutConflict<Result>(retry: ConflictRetry, attempt: () => Promise<Result>): Promise<Result> {
+  const { clock, random, what } = retry;
   for (let count = 1; ; count += 1) {
     try {
       return await attempt();
     } catch (reason) {
-      if (!isStoreConflict(reason) || count >= maxAttempts) throw reason;
+      if (!isStoreConflict(reason)) throw reason;
+      if (count >= MAX_ATTEMPTS) {
+        const message = `${what} is being changed by others all the time: nothing was written after ${count} attempts; try again later`;
+        throw new CloudlessError('unavailable', message, { cause: reason });
+      }
+      const delayMs = backoffDelayMs(RETRY, count - 1, random);
+      if (delayMs > 0) await sleep(clock, delayMs);
     }
   }
 }

@@ -15,6 +15,7 @@ import { SoftChanges } from './soft-changes.js';
 import { StatisticsHandlers } from './statistics.js';
 import { StreamHandlers } from './streams.js';
 import { TunnelHub } from './tunnels.js';
+import { Turns } from './turns.js';
 import { WorkloadHandlers } from './workloads.js';
 
 /** The API of a coordinator, ready to be mounted. */
@@ -28,11 +29,12 @@ export interface ApiServer {
 export function createApiServer(deps: ApiServerDeps): ApiServer {
   const soft = new SoftChanges(deps.state, deps.nodes);
   const audit = new AuditLog(deps);
+  const turns = new Turns();
   const calls = CoordinatorService.method;
-  const workloads = new WorkloadHandlers({ ...deps, soft, audit });
-  const nodes = new NodeHandlers({ ...deps, soft, audit });
-  const rollouts = new RolloutHandlers({ ...deps, audit });
-  const plans = new PlanHandlers({ ...deps, audit });
+  const workloads = new WorkloadHandlers({ ...deps, soft, audit, turns });
+  const nodes = new NodeHandlers({ ...deps, soft, audit, turns });
+  const rollouts = new RolloutHandlers({ ...deps, audit, turns });
+  const plans = new PlanHandlers({ ...deps, audit, turns });
   const observing = new ObservingHandlers({ ...deps, soft });
   const admin = new AdminHandlers({ ...deps, audit });
   const sessions = new SessionHub(deps);

@@ -33,12 +33,13 @@ import { NodeRecordSchema, type NodeRecord } from '@cloudless/api/store';
 import { CloudlessError } from '@cloudless/base';
 import { holdsResources, replicaKeyId, type ClusterView, type Stored, type Transaction } from '@cloudless/cluster-state';
 import type { HandlerContext } from '@connectrpc/connect';
+import { withoutConflict } from './conflicts.js';
 import { drainedNode, uncordonedNode, type NodeChange } from './drains.js';
 import { describeNodeUpdate, updateNodeRecord } from './node-changes.js';
 import { nodePicture } from './node-picture.js';
-import type { Act, AuditLog } from './audit.js';
+import type { Act } from './audit.js';
 import type { ApiServerDeps } from './ports.js';
-import { mutate } from './requests.js';
+import { mutate, type MutationDeps } from './requests.js';
 import type { SoftChanges } from './soft-changes.js';
 import { nodeSource } from './watch-nodes.js';
 import { watchRecords } from './watch-records.js';
@@ -48,11 +49,10 @@ const MAX_REMOVED_PER_COMMIT = 80;
 
 /** The node calls of CoordinatorService. */
 export class NodeHandlers {
-  constructor(private readonly deps: ApiServerDeps & { readonly soft: SoftChanges; readonly audit: AuditLog }) {}
+  constructor(private readonly deps: ApiServerDeps & MutationDeps & { readonly soft: SoftChanges }) {}
 
   /** Registers a machine; the same machine may do so again. */
   enrollNode = async (request: EnrollNodeRequest): Promise<EnrollNodeResponse> => {
-    const { state, clock } = this.deps;
     const refused = [...(request.csr.length > 0 ? ['csr'] : []), ...(request.token === '' ? [] : ['token'])];
     if (refused.length > 0) {
       throw new CloudlessError(
@@ -60,29 +60,8 @@ export class NodeHandlers {
         `${refused.join(', ')}: this cluster has no identities; enrol without ${refused.join(' and ')}`,
       );
     }
-    const answer = create(EnrollNodeResponseSchema, { nodeId: request.nodeId, clusterId: state.clusterId });
-    const existing = state.view().node(request.nodeId);
-    if (existing?.value.instanceId === request.instanceId) return answer;
-    if (existing !== undefined) {
-      throw new CloudlessError(
-        'exists',
-        `node "${request.nodeId}" is enrolled by another machine; choose another name, or remove that node first`,
-      );
-    }
-    const record = create(NodeRecordSchema, {
-      id: request.nodeId,
-      instanceId: request.instanceId,
-      createdAt: timestampFromMs(clock.wallTime()),
-    });
-    await this.deps.audit.actOf(request).commit(
-      state
-        .transaction()
-        .require('node', record.id, 'absent')
-        .put('node', record.id, record)
-        .event({ ...about(record, { requestId: '' }), reason: 'NodeEnrolled', message: `node ${record.id} was enrolled` }),
-      'write', // a node that the store has forgotten by going back in time has to come in to tell of that
-    );
-    return answer;
+    const what = `node "${request.nodeId}"`;
+    return this.deps.turns.run(what, () => withoutConflict({ ...this.deps, what }, () => this.enroll(request)));
   };
 
   getNode = (request: GetNodeRequest): Node => this.picture(this.found(request.nodeId).value);
@@ -176,6 +155,33 @@ export class NodeHandlers {
   /** The node as users see it. */
   picture(record: NodeRecord): Node {
     return nodePicture(this.deps, record);
+  }
+
+  private async enroll(request: EnrollNodeRequest): Promise<EnrollNodeResponse> {
+    const { state, clock } = this.deps;
+    const answer = create(EnrollNodeResponseSchema, { nodeId: request.nodeId, clusterId: state.clusterId });
+    const existing = state.view().node(request.nodeId);
+    if (existing?.value.instanceId === request.instanceId) return answer;
+    if (existing !== undefined) {
+      throw new CloudlessError(
+        'exists',
+        `node "${request.nodeId}" is enrolled by another machine; choose another name, or remove that node first`,
+      );
+    }
+    const record = create(NodeRecordSchema, {
+      id: request.nodeId,
+      instanceId: request.instanceId,
+      createdAt: timestampFromMs(clock.wallTime()),
+    });
+    await this.deps.audit.actOf(request).commit(
+      state
+        .transaction()
+        .require('node', record.id, 'absent')
+        .put('node', record.id, record)
+        .event({ ...about(record, { requestId: '' }), reason: 'NodeEnrolled', message: `node ${record.id} was enrolled` }),
+      'write', // a node that the store has forgotten by going back in time has to come in to tell of that
+    );
+    return answer;
   }
 
   private checkRemovable({ nodeId, force }: RemoveNodeRequest): void {

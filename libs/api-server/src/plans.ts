@@ -14,33 +14,30 @@ import {
 import { PlanRecordSchema, type PlanRecord } from '@cloudless/api/store';
 import { CloudlessError, randomHex } from '@cloudless/base';
 import type { ClusterView, Stored } from '@cloudless/cluster-state';
-import type { AuditLog } from './audit.js';
 import { withoutConflict } from './conflicts.js';
 import { nodePicture } from './node-picture.js';
 import { planDifference } from './plan-difference.js';
 import { checkSpecBytes, keptPlan, outcomeOf, plansToDrop } from './plan-size.js';
 import { checkTogether, putChanges, requireWhatWasRead, workOut, type WorkedOut } from './planned-changes.js';
 import type { ApiServerDeps } from './ports.js';
-import { mutate } from './requests.js';
+import { mutate, type MutationDeps } from './requests.js';
 
 const ID_BYTES = 8;
 /** Until then a plan can be executed. */
 const PLAN_LIFE_MS = 3_600_000;
-/** Nobody else writes the same plan; the leadership may be busy for a moment. */
-const MAX_ATTEMPTS = 4;
 
 /** The plan calls of CoordinatorService. */
 export class PlanHandlers {
   /** Sizes of records, which never change. */
   private readonly bytesOf = new WeakMap<PlanRecord, number>();
 
-  constructor(private readonly deps: ApiServerDeps & { readonly audit: AuditLog }) {}
+  constructor(private readonly deps: ApiServerDeps & MutationDeps) {}
 
   /** Works out what changes would do and keeps that; nothing of the cluster changes. */
   createPlan = async (request: CreatePlanRequest): Promise<Plan> => {
     const { state, clock, random, audit } = this.deps;
     checkTogether(request.changes);
-    return withoutConflict(MAX_ATTEMPTS, async () => {
+    return withoutConflict({ clock, random, what: 'the list of plans' }, async () => {
       const view = state.view();
       const nowMs = clock.wallTime();
       const { plans, changes } = workOut(this.deps, view, request.changes, nowMs);

@@ -6,11 +6,12 @@ import {
   ImagePullStatus_Phase as PullPhase,
   ReplicaReportSchema,
   ReplicaStatus_Phase as Phase,
+  RestartPolicy_Policy as RestartMode,
   toLastLines,
   type ImagePullStatus,
   type ReplicaReport,
 } from '@cloudless/api';
-import { ReplicaRecordSchema, type ReplicaRecord } from '@cloudless/api/store';
+import { ReplicaRecordSchema, type ReplicaRecord, type WorkloadRecord } from '@cloudless/api/store';
 import { type Counter, noMeter, WorkQueue, logFailure, errorKindOf, type WorkResult } from '@cloudless/base';
 import { LeadershipLostError, copyReplica, isLive, type ClusterView, type EventInit } from '@cloudless/cluster-state';
 import { FlappingEvents } from './flapping-events.js';
@@ -205,11 +206,7 @@ function hasFailedAgain(record: ReplicaRecord, { restarts, phase }: ReplicaRepor
 }
 
 /** What is told of a change, in order: of its image, then of itself. A start that failed by its image is told as that alone. */
-function eventsOf(
-  before: ReplicaRecord,
-  after: ReplicaRecord,
-  workload: { readonly namespace: string; readonly name: string } | undefined,
-): readonly EventInit[] {
+function eventsOf(before: ReplicaRecord, after: ReplicaRecord, workload: WorkloadRecord | undefined): readonly EventInit[] {
   const about: About = {
     category: Category.WORKLOAD,
     namespace: workload?.namespace ?? '',
@@ -219,10 +216,27 @@ function eventsOf(
   };
   const pull = pullEventOf(before.imagePull, after.imagePull, about);
   const own = pull?.reason === 'ImagePullFailed' && after.restarts > before.restarts ? undefined : eventOf(before, after, about);
-  return [pull, own].filter((event) => event !== undefined);
+  return [pull, own ?? finalFailureOf(before, after, workload, about)].filter((event) => event !== undefined);
+}
+
+/** The failure of a replica that nothing replaces; of any other, the pass that replaces the replica tells. */
+function finalFailureOf(
+  before: ReplicaRecord,
+  after: ReplicaRecord,
+  workload: WorkloadRecord | undefined,
+  about: About,
+): EventInit | undefined {
+  if (before.phase === after.phase || after.phase !== Phase.FAILED) return undefined;
+  if (workload?.spec?.restart?.policy !== RestartMode.NEVER || workload.version !== after.version) return undefined;
+  const message = `replica ${after.id} failed: ${after.reason}`;
+  return { ...about, severity: Severity.WARNING, reason: 'ReplicaFailed', message };
 }
 
 function eventOf(before: ReplicaRecord, after: ReplicaRecord, about: About): EventInit | undefined {
+  if (after.restarts > before.restarts && after.phase === Phase.STARTING) {
+    const message = `replica ${after.id} could not be started: ${after.reason}`;
+    return { ...about, severity: Severity.WARNING, reason: 'ReplicaRestarted', message };
+  }
   if (after.restarts > before.restarts) {
     const code = after.lastExitCode === undefined ? after.reason : `exit code ${after.lastExitCode}`;
     const why = after.lastEndReason === '' ? code : after.lastEndReason;

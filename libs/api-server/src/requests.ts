@@ -2,13 +2,14 @@ import { createHash } from 'node:crypto';
 import { clone, create, fromBinary, isMessage, toBinary } from '@bufbuild/protobuf';
 import type { DescMessage, DescMethodUnary, MessageShape } from '@bufbuild/protobuf';
 import { timestampFromMs } from '@bufbuild/protobuf/wkt';
-import { WorkloadSchema } from '@cloudless/api';
+import { WorkloadSchema, namespaceOf } from '@cloudless/api';
 import { RequestRecordSchema, type RequestRecord } from '@cloudless/api/store';
 import { InvalidInputError } from '@cloudless/base';
 import type { ClusterView, Transaction } from '@cloudless/cluster-state';
 import { withoutConflict } from './conflicts.js';
 import type { AuditLog } from './audit.js';
 import type { ApiServerDeps } from './ports.js';
+import type { Turns } from './turns.js';
 
 /** What a mutation decided on one view of the state. */
 export interface Mutation<Result> {
@@ -18,23 +19,31 @@ export interface Mutation<Result> {
   readonly transaction?: Transaction;
 }
 
-/** After this many conflicts in a row somebody else is writing the same record all the time. */
-const MAX_ATTEMPTS = 8;
+/** Needs of {@link mutate}. */
+export type MutationDeps = Pick<ApiServerDeps, 'state' | 'clock' | 'random' | 'tracer'> & {
+  readonly audit: AuditLog;
+  /** Shared by all calls that change something. */
+  readonly turns: Turns;
+};
 
 /**
- * Runs a mutation: reads, decides, commits, and starts over when something it had read changed. With a request id the
- * result is kept in the same transaction, so that a retry gets it again and applies nothing.
+ * Runs a mutation: reads, decides, commits, and starts over when something it had read changed. Mutations of one workload, node
+ * or plan take turns, so that only controllers and agents can get in between. With a request id the result is kept in the same
+ * transaction, so that a retry gets it again and applies nothing.
  * @param decide - Called with the present view. It may wait, but not between what it reads and what it decides from that.
+ * @throws what `decide` throws; kind `exhausted` when too many mutations of the same object wait; `unavailable` when others kept
+ *   changing what it had read, and nothing was written.
  */
 export async function mutate<Request extends DescMessage, Response extends DescMessage>(
-  deps: Pick<ApiServerDeps, 'state' | 'clock' | 'tracer'> & { readonly audit: AuditLog },
+  deps: MutationDeps,
   method: DescMethodUnary<Request, Response>,
   request: MessageShape<Request> & { readonly requestId: string },
   decide: (view: ClusterView) => Mutation<MessageShape<Response>> | Promise<Mutation<MessageShape<Response>>>,
 ): Promise<MessageShape<Response>> {
   const { requestId } = request;
   const bodyHash = requestId === '' ? new Uint8Array() : hashOf(method.input, request);
-  return withoutConflict(MAX_ATTEMPTS, async () => {
+  const what = describeObject(request);
+  const attempt = async (): Promise<MessageShape<Response>> => {
     const view = deps.state.view();
     const earlier = requestId === '' ? undefined : view.request(requestId);
     if (earlier !== undefined) return repeat(earlier.value, method, bodyHash);
@@ -63,7 +72,15 @@ export async function mutate<Request extends DescMessage, Response extends DescM
     if (isMessage(result, WorkloadSchema)) deps.tracer?.mark(result.uid);
     await deps.audit.actOf(request).commit(transaction);
     return result;
-  });
+  };
+  return deps.turns.run(what, () => withoutConflict({ ...deps, what }, attempt));
+}
+
+/** The object that a request changes, by the names that the API uses throughout: `workload "default/web"`. */
+function describeObject(request: object): string {
+  const { name, namespace, nodeId, id } = request as Partial<Record<'name' | 'namespace' | 'nodeId' | 'id', string>>;
+  if (name !== undefined) return `workload "${namespaceOf({ namespace: namespace ?? '' })}/${name}"`;
+  return nodeId !== undefined ? `node "${nodeId}"` : `plan "${id ?? ''}"`;
 }
 
 /** What is kept must stay small, whatever the size of the workload; its replicas will have changed by the time of a retry anyway. */

@@ -23,14 +23,13 @@ import {
 import { ControlRecordSchema, type ControlRecord, type VersionRecord, type WorkloadRecord } from '@cloudless/api/store';
 import { CloudlessError } from '@cloudless/base';
 import { canonicalVersion, specOfVersion, type ClusterView, type Stored } from '@cloudless/cluster-state';
-import type { AuditLog } from './audit.js';
 import type { ApiServerDeps } from './ports.js';
-import { mutate, type Mutation } from './requests.js';
+import { mutate, type Mutation, type MutationDeps } from './requests.js';
 import { changeWorkload, changeable, found, specOf, type WorkloadChange, type WorkloadNaming } from './workload-change.js';
 
 /** The rollout calls of CoordinatorService. */
 export class RolloutHandlers {
-  constructor(private readonly deps: ApiServerDeps & { readonly audit: AuditLog }) {}
+  constructor(private readonly deps: ApiServerDeps & MutationDeps) {}
 
   pauseRollout = (request: PauseRolloutRequest): Promise<Workload> =>
     this.steer(CoordinatorService.method.pauseRollout, request, (workload, control) => {

@@ -24,7 +24,7 @@ import { PROTOCOL, admit } from './admission.js';
 import { isAcknowledged, isOrphan, orderFor, ordersFor, orphanOrder } from './orders.js';
 import { Orphans } from './orphans.js';
 import { OrderMetrics } from './order-metrics.js';
-import { writeReturn } from './node-return.js';
+import { returnNode } from './node-return.js';
 import { Outbox } from './outbox.js';
 import type { ApiServerDeps } from './ports.js';
 import { ReplicaReports, missingReports } from './replica-reports.js';
@@ -49,6 +49,8 @@ interface Session {
   inventory: Map<string, ReplicaReport> | undefined;
   /** Its number among the sessions that are alive; undefined until the inventory is written. */
   number: number | undefined;
+  /** The record of its node says that the node is there, and its orders were sent: what is overdue is sent again. */
+  admitted: boolean;
 }
 
 /** What sessions tell of tunnels. */
@@ -183,11 +185,11 @@ export class SessionHub implements TunnelRequests {
     }
     if (inventory?.last === true) this.settleMissing(nodeId, new Set(reports.map(({ replicaId }) => replicaId)));
     if (nodes.status(nodeId).alive) nodes.heard(nodeId);
-    else {
-      await this.reports.written(nodeId);
-      await writeReturn(this.deps.state, nodeId);
-      nodes.connected(nodeId);
-    }
+    // Before any order: what the agent should have and has not is over, and must not be started again.
+    await this.reports.written(nodeId);
+    await returnNode(this.deps, nodeId, () => {
+      if (!nodes.status(nodeId).alive) nodes.connected(nodeId);
+    });
     nodes.report(nodeId, request.usage?.conditions ?? hello.conditions, request.usage?.usage);
     const acknowledged = new Map(reports.map((report) => [report.replicaId, report.orderRevision]));
     const { state } = this.deps;
@@ -225,6 +227,7 @@ export class SessionHub implements TunnelRequests {
       orphans: new Orphans(this.deps, nodeId, RESEND_MS, (order) => this.push(session, order)),
       inventory: new Map(),
       number: undefined,
+      admitted: false,
     };
     this.sessions.set(nodeId, session);
     return session;
@@ -239,7 +242,7 @@ export class SessionHub implements TunnelRequests {
       labels: ['admitted'],
     });
     return meter.onExpose(() => {
-      const admitted = [...this.sessions.values()].filter(({ number }) => number !== undefined).length;
+      const admitted = [...this.sessions.values()].filter((session) => session.admitted).length;
       open.set(admitted, { admitted: 'true' });
       open.set(this.sessions.size - admitted, { admitted: 'false' });
     });
@@ -329,13 +332,14 @@ export class SessionHub implements TunnelRequests {
     this.settleMissing(nodeId, new Set(inventory.keys()));
     // Before any order: what the agent should have and has not is over, and must not be started again.
     await this.reports.written(nodeId);
-    await writeReturn(this.deps.state, nodeId);
     if (!this.isCurrent(session)) return;
-    // From here to the end in one turn: no loss can come between the orders and the node's being alive.
+    await returnNode(this.deps, nodeId, () => (session.number = this.deps.nodes.connected(nodeId)));
+    // A lease that ended while the return was written has ended the session.
+    if (!this.isCurrent(session)) return;
     for (const order of ordersFor(this.deps, nodeId, session.acknowledged)) this.send(session, order);
     // A record may have gone while the inventory came in.
     for (const report of inventory.values()) session.orphans.take(report);
-    session.number = this.deps.nodes.connected(nodeId);
+    session.admitted = true;
     session.outbox.push('admitted', create(CoordinatorMessageSchema, { message: { case: 'admitted', value: {} } }));
   }
 
@@ -400,7 +404,7 @@ export class SessionHub implements TunnelRequests {
   }
 
   private resend(session: Session): void {
-    if (session.number === undefined || this.deps.state.restored !== undefined) return;
+    if (!session.admitted || this.deps.state.restored !== undefined) return;
     for (const order of ordersFor(this.deps, session.nodeId, session.acknowledged)) {
       if (this.isDue(session, order.replicaId)) this.send(session, order);
     }

@@ -1,5 +1,7 @@
 import { create } from '@bufbuild/protobuf';
 import {
+  ExecCommandRequestSchema,
+  ExecCommandResponseSchema,
   LogEntrySchema,
   ReplicaStatus_Phase as Phase,
   StreamLogsRequestSchema,
@@ -11,7 +13,7 @@ import { ReplicaRecordSchema, WorkloadRecordSchema } from '@cloudless/api/store'
 import { CloudlessError, createSeededRandom, silentLog } from '@cloudless/base';
 import { ManualClock } from '@cloudless/base/testing';
 import type { ClusterState } from '@cloudless/cluster-state';
-import type { HandlerContext } from '@connectrpc/connect';
+import { Code, ConnectError, type HandlerContext } from '@connectrpc/connect';
 import type { TunnelNotices } from './sessions.js';
 import { AuditLog } from './audit.js';
 import { StreamHandlers } from './streams.js';
@@ -104,7 +106,75 @@ describe('logs of a workload', () => {
   });
 });
 
+describe('the result of a command', () => {
+  const part = (stdout: string, more: object = {}) => create(ExecCommandResponseSchema, { stdout, ...more });
+  const end = { exitCode: 3, containerId: 'c1', replicaId: 'r-1', truncated: true };
+
+  it.each([
+    { name: 'in pieces', frames: [part('one '), part('two '), part('three', end)], stdout: 'one two three' },
+    { name: 'in one frame, from an agent of an earlier version', frames: [part('one', end)], stdout: 'one' },
+  ])('is whole when it comes $name', async ({ frames, stdout }) => {
+    const tunnels: Tunnels = {
+      async *open() {
+        for (const [index, value] of frames.entries()) {
+          const isLast = index === frames.length - 1;
+          yield create(TunnelFrameSchema, { frame: { case: isLast ? 'exec' : 'execPiece', value } });
+        }
+      },
+    };
+    const audit = { actOf: () => ({ begins: () => Promise.resolve() }) } as unknown as AuditLog;
+    const streams = new StreamHandlers({ ...depsOfTwo(new ManualClock()), audit }, tunnels);
+    const request = create(ExecCommandRequestSchema, { name: 'web', command: ['x'] });
+    const result = await streams.execCommand(request, context(new AbortController().signal));
+    expect(result).toMatchObject({ ...end, stdout });
+  });
+});
+
 describe('a tunnel', () => {
+  const target = { case: 'logs', value: create(StreamLogsRequestSchema, {}) } as const;
+
+  it.each([
+    { target: { case: 'exec', value: create(ExecCommandRequestSchema, {}) } as const, inPieces: true },
+    { target: { case: 'logs', value: create(StreamLogsRequestSchema, {}) } as const, inPieces: false },
+  ])('says whether the result may come in pieces: $inPieces for $target.case', async ({ target, inPieces }) => {
+    const requests: OpenTunnel[] = [];
+    const hub = new TunnelHub(
+      { clock: new ManualClock(), random: createSeededRandom(1) },
+      {
+        announceTunnels: () => undefined,
+        requestTunnel: (_nodeId: string, request: OpenTunnel) => requests.push(request) > 0,
+        withdrawTunnel: () => undefined,
+      },
+    );
+    const outcome = hub.open('node-1', target, new AbortController().signal).next();
+    hub.close();
+    await expect(outcome).rejects.toThrow('being stopped');
+    expect(requests.map(({ execInPieces }) => execInPieces)).toEqual([inPieces]);
+  });
+
+  it.each([
+    { cause: Code.ResourceExhausted, kind: 'exhausted', says: 'did what was asked, but its answer is too large' },
+    { cause: Code.Canceled, kind: 'unavailable', says: 'the stream from node "node-1" broke' },
+  ])('whose agent sends a frame that fails with code $cause ends with kind $kind', async ({ cause, kind, says }) => {
+    const hub: TunnelHub = new TunnelHub(
+      { clock: new ManualClock(), random: createSeededRandom(1) },
+      {
+        announceTunnels: () => undefined,
+        requestTunnel: (_nodeId: string, { tunnelId }: OpenTunnel) => {
+          const frames = async function* (): AsyncGenerator<TunnelFrame> {
+            yield create(TunnelFrameSchema, { frame: { case: 'tunnelId', value: tunnelId } });
+            throw new ConnectError('the frame', cause);
+          };
+          void hub.tunnel(frames(), context(new AbortController().signal)).next();
+          return true;
+        },
+        withdrawTunnel: () => undefined,
+      },
+    );
+    const failed = hub.open('node-1', target, new AbortController().signal).next();
+    await expect(failed).rejects.toMatchObject({ kind, message: expect.stringContaining(says) });
+  });
+
   /** A hub whose agent dials at once and then says nothing. */
   function hubOfSilence() {
     const clock = new ManualClock();
@@ -128,8 +198,6 @@ describe('a tunnel', () => {
     yield create(TunnelFrameSchema, { frame: { case: 'tunnelId', value: tunnelId } });
     await new Promise<void>(() => undefined);
   }
-
-  const target = { case: 'logs', value: create(StreamLogsRequestSchema, {}) } as const;
 
   it.each([
     { name: 'its caller goes', end: (caller: AbortController) => caller.abort(), says: 'the caller has gone' },

@@ -4,6 +4,7 @@ import {
   ContainerStatus_State as ContainerState,
   ContainerStatusSchema,
   ExecCommandRequestSchema,
+  ExecResultJoiner,
   ListContainersResponseSchema,
   LogEntrySchema,
   LogPositionSchema,
@@ -63,8 +64,10 @@ export class StreamHandlers {
       name: '',
     });
     await this.deps.audit.actOf(request).begins({ ...subjectOf(view, replica), command: request.command });
+    const result = new ExecResultJoiner();
     for await (const { frame } of this.tunnels.open(replica.nodeId, { case: 'exec', value }, signal)) {
-      if (frame.case === 'exec') return frame.value;
+      if (frame.case === 'execPiece') result.add(frame.value);
+      if (frame.case === 'exec') return result.finish(frame.value);
     }
     throw new CloudlessError('unavailable', `node "${replica.nodeId}" ended the call without a result`);
   }

@@ -1,6 +1,14 @@
 import { create } from '@bufbuild/protobuf';
 import { durationFromMs } from '@bufbuild/protobuf/wkt';
-import { OpenTunnelSchema, firstMessage, kindOfCode, windowCostOf, type OpenTunnel, type TunnelFrame } from '@cloudless/api';
+import {
+  OpenTunnelSchema,
+  firstMessage,
+  fromConnectError,
+  kindOfCode,
+  windowCostOf,
+  type OpenTunnel,
+  type TunnelFrame,
+} from '@cloudless/api';
 import { CloudlessError, randomHex, type StopSignal } from '@cloudless/base';
 import type { HandlerContext } from '@connectrpc/connect';
 import type { ApiServerDeps } from './ports.js';
@@ -71,10 +79,7 @@ class Tunnel {
     if (this.failure !== undefined) throw this.failure.reason;
     return new Promise((resolve, reject) => {
       this.interrupt = reject;
-      // However the stream broke: the agent, or the way to it, has gone.
-      frames.next().then(resolve, (cause: unknown) => {
-        reject(new CloudlessError('unavailable', `the stream from node "${this.nodeId}" broke`, { cause }));
-      });
+      frames.next().then(resolve, (cause: unknown) => reject(toBreak(this.nodeId, cause)));
     });
   }
 
@@ -113,6 +118,16 @@ class Tunnel {
       items.next().then(({ done, value }) => resolve(done === true ? undefined : value), reject);
     });
   }
+}
+
+/**
+ * Why a stream from an agent broke. A frame that is too large for this server is no reason to call again: what was asked for
+ * has been done. Otherwise the agent, or the way to it, has gone.
+ */
+function toBreak(nodeId: string, cause: unknown): CloudlessError {
+  return fromConnectError(cause).kind === 'exhausted'
+    ? new CloudlessError('exhausted', `node "${nodeId}" did what was asked, but its answer is too large`, { cause })
+    : new CloudlessError('unavailable', `the stream from node "${nodeId}" broke`, { cause });
 }
 
 /** Streams to agents that only dial out: the coordinator asks for one by its one-use id, the agent dials. */
@@ -171,7 +186,9 @@ export class TunnelHub implements Tunnels {
     signal.addEventListener('abort', onAbort);
     try {
       this.waiting.set(tunnelId, tunnel);
-      const request = create(OpenTunnelSchema, { tunnelId, dialWithin: durationFromMs(DIAL_WITHIN_MS), target });
+      const dialWithin = durationFromMs(DIAL_WITHIN_MS);
+      const execInPieces = target.case === 'exec';
+      const request = create(OpenTunnelSchema, { tunnelId, dialWithin, target, execInPieces });
       if (signal.aborted) onAbort();
       else if (!this.sessions.requestTunnel(nodeId, request)) tunnel.fail(unreachable(nodeId));
       const frames = await tunnel.frames;

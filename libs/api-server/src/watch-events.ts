@@ -6,7 +6,7 @@ import {
   type WatchEventsRequest,
   type WatchEventsResponse,
 } from '@cloudless/api';
-import { InvalidInputError, type Clock, type StopSignal } from '@cloudless/base';
+import { CloudlessError, InvalidInputError, type Clock, type StopSignal } from '@cloudless/base';
 import type { ClusterState, ClusterView, HistoricChanges } from '@cloudless/cluster-state';
 import { BOOKMARK_MS } from './changes.js';
 
@@ -42,6 +42,7 @@ export async function* watchEvents(
   if (request.afterRevision > 0n) await state.checkRevision(request.afterRevision);
   const view = state.view();
   const { revision: present } = view;
+  if (request.afterId !== '') checkKept(view, request);
   const kept = request.afterId === '' ? [] : keptAfter(view, request.afterId, present).filter(({ event }) => wanted(event));
   const stopping = new AbortController();
   const stop = (): void => stopping.abort();
@@ -80,6 +81,20 @@ export async function* watchEvents(
     void changes?.return(undefined).catch(() => undefined);
     signal.removeEventListener('abort', stop);
   }
+}
+
+/** @throws kind `compacted` when an event that the watch would have shown may have been removed. */
+function checkKept(view: ClusterView, { afterId, categories }: WatchEventsRequest): void {
+  const newest = view.removedEvents()?.value.newestByCategory ?? {};
+  const removed = Object.entries(newest)
+    .filter(([category]) => categories.length === 0 || categories.includes(Number(category)))
+    .map(([, id]) => id)
+    .find((id) => id > afterId);
+  if (removed === undefined) return;
+  throw new CloudlessError(
+    'compacted',
+    `events after ${afterId} are no longer kept: ${removed} was removed; list what is kept, or watch without after_id`,
+  );
 }
 
 /** The kept events after an id, each with the revision at which a watch that has sent it is resumed. */

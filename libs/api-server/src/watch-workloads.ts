@@ -5,17 +5,18 @@ import {
   WorkloadSchema,
   matchesLabels,
   parseLabelSelector,
+  type ReplicaStatus,
   type WatchWorkloadsRequest,
   type WatchWorkloadsResponse,
 } from '@cloudless/api';
 import type { NodeRecord, WorkloadRecord } from '@cloudless/api/store';
-import type { ClusterView, HistoricChange, RecordChange } from '@cloudless/cluster-state';
-import type { Pictures, Placements } from './ports.js';
+import { isTombstone, type ClusterView, type HistoricChange, type RecordChange } from '@cloudless/cluster-state';
+import type { ApiServerDeps, Placements } from './ports.js';
 import type { WatchSource } from './watch-records.js';
 
 /** What a watch of workloads shows. @throws kind `invalid` for a selector that cannot be read. */
 export function workloadSource(
-  deps: { readonly pictures: Pictures; readonly placements: Placements },
+  deps: Pick<ApiServerDeps, 'state' | 'pictures' | 'placements'>,
   request: WatchWorkloadsRequest,
 ): WatchSource<'workload', WatchWorkloadsResponse> {
   const selector = parseLabelSelector(request.labelSelector);
@@ -37,7 +38,13 @@ export function workloadSource(
           });
         case 'deleted': {
           const { namespace, name, uid } = news.record;
-          const workload = create(WorkloadSchema, { namespace, name, uid });
+          const replicas = leftBehind(deps, uid);
+          const workload = create(WorkloadSchema, {
+            namespace,
+            name,
+            uid,
+            ...(replicas.length === 0 ? {} : { status: { replicas } }),
+          });
           return create(WatchWorkloadsResponseSchema, { kind: WatchKind.DELETED, workload, revision });
         }
         case 'synced':
@@ -66,6 +73,13 @@ export function workloadRecords(
       return change.kind === 'node' && mayHaveMoved(placements, change) ? workloadsOn(view, change.id) : [];
     },
   };
+}
+
+/** The replicas of a workload that is gone that may still run on lost nodes. */
+function leftBehind({ state, pictures }: Parameters<typeof workloadSource>[0], uid: string): ReplicaStatus[] {
+  const view = state.view();
+  if (view.workload(uid) !== undefined) return [];
+  return [...view.replicasOf(uid)].filter(({ value }) => isTombstone(value)).map(({ value }) => pictures.readReplica(value));
 }
 
 function workloadsOn(view: ClusterView, nodeId: string): ReadonlySet<string> {

@@ -24,10 +24,9 @@ import {
 import { WorkloadRecordSchema, type WorkloadRecord } from '@cloudless/api/store';
 import { nameKeyId } from '@cloudless/cluster-state';
 import type { HandlerContext } from '@connectrpc/connect';
-import type { AuditLog } from './audit.js';
 import { shownPlan } from './plan-size.js';
 import type { ApiServerDeps } from './ports.js';
-import { mutate, type Mutation } from './requests.js';
+import { mutate, type Mutation, type MutationDeps } from './requests.js';
 import type { SoftChanges } from './soft-changes.js';
 import { applyChange, checkedSpec, createChange, scaleChange, updateChange } from './spec-changes.js';
 import { watchRecords } from './watch-records.js';
@@ -36,7 +35,7 @@ import { aboutWorkload, changeWorkload, checkGeneration, found } from './workloa
 
 /** The workload calls of CoordinatorService. */
 export class WorkloadHandlers {
-  constructor(private readonly deps: ApiServerDeps & { readonly soft: SoftChanges; readonly audit: AuditLog }) {}
+  constructor(private readonly deps: ApiServerDeps & MutationDeps & { readonly soft: SoftChanges }) {}
 
   createWorkload = (request: CreateWorkloadRequest): Promise<Workload> => {
     checkedSpec(this.deps, request.spec);

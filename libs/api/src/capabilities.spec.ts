@@ -1,6 +1,6 @@
 import { create, type MessageInitShape } from '@bufbuild/protobuf';
 import fc from 'fast-check';
-import { Disconnect_Mode as Mode, WorkloadSpecSchema, capabilitiesOf } from './index.js';
+import { Disconnect_Mode as Mode, Volume_EmptyDir_Medium as Medium, WorkloadSpecSchema, capabilitiesOf } from './index.js';
 import { arbMessage } from './testing/arb-message.js';
 import { specLeaves } from './testing/index.js';
 
@@ -40,6 +40,40 @@ describe('capabilitiesOf', () => {
       given: { image: 'a', disconnect: { mode: Mode.EXCLUSIVE } },
       needs: ['runtime.cri', 'cri.disconnect.exclusive'],
     },
+    { name: 'an init process', given: { image: 'a', init: true }, needs: ['runtime.cri', 'container.init'] },
+    { name: 'the size of /dev/shm', given: { image: 'a', shmSizeBytes: 1n }, needs: ['runtime.cri', 'container.shm'] },
+    {
+      name: 'an empty directory in memory',
+      given: { image: 'a', volumes: [{ source: { case: 'emptyDir', value: { medium: Medium.MEMORY } } }] },
+      needs: ['runtime.cri', 'volumes.emptydir', 'volumes.memory'],
+    },
+    { name: 'a user by name', given: { image: 'a', security: { user: 'nginx' } }, needs: ['runtime.cri', 'security.username'] },
+    {
+      name: 'further groups',
+      given: { image: 'a', security: { supplementalGroups: [1n], fsGroup: 0n } },
+      needs: ['runtime.cri', 'security.groups'],
+    },
+    {
+      name: 'kernel parameters',
+      given: { image: 'a', sysctls: { 'net.core.somaxconn': '1', 'kernel.shm_rmid_forced': '1' } },
+      needs: ['runtime.cri', 'sysctl.kernel.shm_rmid_forced', 'sysctl.net.core.somaxconn'],
+    },
+    {
+      name: 'devices, one of them twice',
+      given: { image: 'a', devices: ['/dev/kvm', '/dev/fuse', '/dev/kvm'].map((hostPath) => ({ hostPath })) },
+      needs: ['runtime.cri', 'device./dev/fuse', 'device./dev/kvm'],
+    },
+    {
+      name: 'the platform of an image',
+      given: { image: 'a', imagePull: { platform: 'linux/arm64' } },
+      needs: ['runtime.cri', 'platform.linux/arm64'],
+    },
+    {
+      name: 'limits of each process',
+      given: { image: 'a', ulimits: [{ name: 'core' }, { name: 'nofile', soft: 500n }] },
+      needs: ['runtime.cri', 'container.ulimits'],
+    },
+    { name: 'no init process', given: { image: 'a', init: false }, needs: ['runtime.cri'] },
     { name: 'requests', given: { image: 'a', resources: { requests: { cpuMillis: 5 } } }, needs: ['runtime.cri'] },
     { name: 'a port', given: { image: 'a', ports: [{ containerPort: 80 }] }, needs: ['runtime.cri'] },
     {

@@ -1,6 +1,12 @@
 import { isFieldSet } from '@bufbuild/protobuf';
 import { disconnectTimesOf } from './defaults.js';
-import { SecurityContextSchema, type SecurityContext, type Volume, type WorkloadSpec } from './gen.js';
+import {
+  SecurityContextSchema,
+  Volume_EmptyDir_Medium as Medium,
+  type SecurityContext,
+  type Volume,
+  type WorkloadSpec,
+} from './gen.js';
 
 /** What a node must have for each kind of volume. */
 const OF_SOURCE: Readonly<Record<NonNullable<Volume['source']['case']>, string>> = {
@@ -29,11 +35,24 @@ export function capabilitiesOf(
   return [
     'runtime.cri',
     ...limits,
+    ...(template.init === true ? ['container.init'] : []),
+    ...(template.shmSizeBytes > 0n ? ['container.shm'] : []),
+    ...Object.keys(template.sysctls)
+      .sort()
+      .map((name) => `sysctl.${name}`),
+    ...[...new Set(template.devices.map(({ hostPath }) => `device.${hostPath}`))].sort(),
+    ...platformOf(template),
+    ...(template.ulimits.length > 0 ? ['container.ulimits'] : []),
     ...networkOf(template),
     ...volumesOf(template),
     ...(template.security === undefined ? [] : securityOf(template.security)),
     ...(isExclusive ? ['cri.disconnect.exclusive'] : []),
   ];
+}
+
+function platformOf({ imagePull }: WorkloadSpec): readonly string[] {
+  const platform = imagePull?.platform ?? '';
+  return platform === '' ? [] : [`platform.${platform}`];
 }
 
 /** A limit of 0 is none. */
@@ -53,18 +72,27 @@ function networkOf({ network, ports }: WorkloadSpec): readonly string[] {
 }
 
 function volumesOf({ volumes }: WorkloadSpec): readonly string[] {
-  const kinds = volumes.flatMap(({ source }) => (source.case === undefined ? [] : [OF_SOURCE[source.case]]));
+  const kinds = volumes.flatMap(({ source }) => {
+    if (source.case === undefined) return [];
+    const isInMemory = source.case === 'emptyDir' && source.value.medium === Medium.MEMORY;
+    return [OF_SOURCE[source.case], ...(isInMemory ? ['volumes.memory'] : [])];
+  });
   return [...new Set(kinds)].sort();
 }
 
 /** Fields of the security context that need a capability of their own; the others need `security.context`. */
-const APART: ReadonlySet<string> = new Set(['apparmor_profile', 'selinux_options', 'privileged', 'runtime_class']);
+const APART: ReadonlySet<string> = new Set([
+  ...['apparmor_profile', 'selinux_options', 'privileged', 'runtime_class'],
+  ...['user', 'supplemental_groups', 'fs_group'],
+]);
 
 function securityOf(security: SecurityContext): readonly string[] {
-  const { apparmorProfile, selinuxOptions, privileged, runtimeClass } = security;
+  const { apparmorProfile, selinuxOptions, privileged, runtimeClass, user, supplementalGroups, fsGroup } = security;
   const hasContext = SecurityContextSchema.fields.some((field) => !APART.has(field.name) && isFieldSet(security, field));
   return [
     ...(hasContext ? ['security.context'] : []),
+    ...(user === '' ? [] : ['security.username']),
+    ...(supplementalGroups.length > 0 || fsGroup !== undefined ? ['security.groups'] : []),
     ...(apparmorProfile === '' ? [] : ['security.apparmor']),
     ...(selinuxOptions === '' ? [] : ['security.selinux']),
     ...(privileged ? ['security.privileged'] : []),

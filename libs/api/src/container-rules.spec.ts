@@ -1,10 +1,11 @@
 import { create, type MessageInitShape } from '@bufbuild/protobuf';
 import {
   ImagePull_Policy as Policy,
+  NetworkSchema,
   Port_Protocol as Protocol,
   WorkloadSpecSchema,
   checkSpec,
-  type NetworkSchema,
+  validateMessage,
   type PortSchema,
   type SecurityContextSchema,
   type VolumeSchema,
@@ -37,6 +38,12 @@ describe('what needs a container', () => {
     { field: 'spec.network', spec: { network: { hostname: 'a' } } },
     { field: 'spec.image_pull', spec: { imagePull: { policy: Policy.NEVER } } },
     { field: 'spec.image_pull', spec: { imagePull: { secret: 'x' } } },
+    { field: 'spec.image_pull', spec: { imagePull: { platform: 'linux/amd64' } } },
+    { field: 'spec.init', spec: { init: false } },
+    { field: 'spec.shm_size_bytes', spec: { shmSizeBytes: 1n } },
+    { field: 'spec.ulimits', spec: { ulimits: [{ name: 'nofile', soft: 5n }] } },
+    { field: 'spec.sysctls', spec: { sysctls: { 'net.ipv4.tcp_fin_timeout': '10' } } },
+    { field: 'spec.devices', spec: { devices: [{ hostPath: '/dev/fuse' }] } },
     { field: 'spec.ports[1].host_port', spec: { ports: [{ containerPort: 1 }, { containerPort: 2, hostPort: 2 }] } },
   ])('$field is refused for a process', ({ field, spec }) => {
     expect(problemsOf({ command: ['serve'], ...spec })).toEqual([`${field}: needs a container: set image`]);
@@ -61,7 +68,19 @@ describe('security', () => {
   const allAdded = 'ALL is added after what is dropped, so nothing would be dropped; name the capabilities to add';
 
   it.each<{ security: SecurityInit; says: string }>([
-    { security: { runAsGroup: 5n }, says: 'run_as_group: a group needs a user: set spec.security.run_as_user' },
+    {
+      security: { runAsGroup: 5n },
+      says: 'run_as_group: a group needs a user: set spec.security.run_as_user or spec.security.user',
+    },
+    { security: { user: 'a', runAsUser: 5n }, says: 'user: is given by run_as_user too; leave out one of them' },
+    {
+      security: { user: 'app', runAsNonRoot: true },
+      says: 'user: a name does not tell that it is not root, which run_as_non_root refuses; set run_as_user to a number',
+    },
+    ...['1000', 'a b', 'app:app', '-a', 'a\n'].map((user) => ({
+      security: { user },
+      says: `user: ${JSON.stringify(user)} is no user name, such as nginx; a number goes into run_as_user`,
+    })),
     { security: { runAsNonRoot: true, runAsUser: 0n }, says: 'run_as_user: 0 is root, which run_as_non_root refuses' },
     { security: { capabilitiesAdd: ['NET_ADMIN', 'NET'] }, says: `capabilities_add[1]: "NET" ${unknown}` },
     { security: { capabilitiesAdd: ['CAP_'] }, says: `capabilities_add[0]: "CAP_" ${unknown}` },
@@ -118,6 +137,77 @@ describe('security', () => {
   });
 });
 
+describe('limits of each process', () => {
+  const names = 'core, memlock, msgqueue, nice, nofile, nproc, rtprio, sigpending, stack';
+  it.each<{ ulimits: { name: string; soft?: bigint; hard?: bigint }[]; says: string[] }>([
+    { ulimits: [{ name: 'core' }, { name: 'memlock', soft: -1n }, { name: 'stack', soft: 5n, hard: -1n }], says: [] },
+    { ulimits: [{ name: 'nofile', soft: 1000n, hard: 1000n }], says: [] },
+    { ulimits: [{ name: 'files' }], says: [`[0].name: "files" is no limit; expected one of ${names}`] },
+    { ulimits: [{ name: '' }], says: [`[0].name: "" is no limit; expected one of ${names}`] },
+    { ulimits: [{ name: 'core' }, { name: 'core', soft: 1n }], says: ['[1].name: "core" is used twice'] },
+    { ulimits: [{ name: 'core', soft: 6n, hard: 5n }], says: ['[0].soft: 6 is above hard, 5'] },
+    { ulimits: [{ name: 'core', soft: -1n, hard: 5n }], says: ['[0].soft: no limit is above hard, 5'] },
+    {
+      ulimits: [{ name: 'nofile', soft: 255n, hard: 300n }],
+      says: ['[0].soft: 255 is below 256, which starting a container takes'],
+    },
+    {
+      ulimits: [{ name: 'core', soft: 9_007_199_254_740_992n }],
+      says: ['[0].soft: 9007199254740992 is above 9007199254740991; -1 is no limit'],
+    },
+  ])('$ulimits', ({ ulimits, says }) => {
+    expect(ofImage({ ulimits })).toEqual(says.map((text) => `spec.ulimits${text}`));
+  });
+});
+
+describe('devices', () => {
+  it.each([
+    { devices: [{ hostPath: '/dev/fuse' }, { hostPath: '/dev/fuse', containerPath: '/dev/other', permissions: 'rw' }], says: [] },
+    { devices: [{ hostPath: 'fuse' }], says: ['[0].host_path: "fuse" must be an absolute path'] },
+    {
+      devices: [{ hostPath: '/dev/fuse', containerPath: '/dev/../x' }],
+      says: ['[0].container_path: "/dev/../x" must be written as "/x", without ".", ".." and needless slashes'],
+    },
+    {
+      devices: [{ hostPath: '/dev/fuse' }, { hostPath: '/dev/kvm', containerPath: '/dev/fuse' }],
+      says: ['[1].container_path: "/dev/fuse" is used twice'],
+    },
+  ])('$devices', ({ devices, says }) => {
+    expect(ofImage({ devices })).toEqual(says.map((text) => `spec.devices${text}`));
+  });
+});
+
+describe('the platform of an image', () => {
+  const says =
+    'must be linux/ and one of amd64, arm64, arm, 386, ppc64le, s390x, riscv64, loong64; a variant such as v8 is for the image to say';
+  it.each([
+    { platform: 'linux/amd64', problem: undefined },
+    { platform: 'amd64', problem: says },
+    { platform: 'linux/arm64/v8', problem: says },
+    { platform: 'windows/amd64', problem: says },
+  ])('$platform', ({ platform, problem }) => {
+    expect(ofImage({ imagePull: { platform } })).toEqual(
+      problem === undefined ? [] : [`spec.image_pull.platform: ${JSON.stringify(platform)} ${problem}`],
+    );
+  });
+});
+
+describe('kernel parameters', () => {
+  const whole = 'is of the whole node; a container has kernel.msg…, kernel.sem, kernel.shm…, fs.mqueue.… and net.… of its own';
+  it.each<{ sysctls: Record<string, string>; network?: NetworkInit; says: string[] }>([
+    { sysctls: { 'kernel.shmmax': '1', 'kernel.sem': '1 2', 'fs.mqueue.msg_max': '1', 'net.core.somaxconn': '1' }, says: [] },
+    { sysctls: { 'vm.swappiness': '1' }, says: [`["vm.swappiness"]: ${whole}`] },
+    { sysctls: { 'kernel.hostname': 'x' }, says: [`["kernel.hostname"]: ${whole}`] },
+    {
+      sysctls: { 'net.core.somaxconn': '1', 'kernel.sem': '1' },
+      network: { hostNetwork: true },
+      says: ['["net.core.somaxconn"]: with host_network it is of the node; leave out one of them'],
+    },
+  ])('$sysctls $network', ({ sysctls, network = {}, says }) => {
+    expect(ofImage({ sysctls, network })).toEqual(says.map((text) => `spec.sysctls${text}`));
+  });
+});
+
 describe('volumes', () => {
   const at = (mountPath: string, more: VolumeInit = {}): VolumeInit => ({
     name: `v${mountPath.length}`,
@@ -127,6 +217,12 @@ describe('volumes', () => {
   });
   const straight = (text: string): string => `must be written as "${text}", without ".", ".." and needless slashes`;
   const owned = 'belongs to the container runtime; choose another directory';
+
+  it('refuses a volume where shm_size_bytes makes one', () => {
+    const says = 'spec.volumes[0].mount_path: "/dev/shm" is made by shm_size_bytes; leave out one of them';
+    expect(ofImage({ volumes: [at('/dev/shm')], shmSizeBytes: 1n })).toEqual([says]);
+    expect(ofImage({ volumes: [at('/dev/shm')] })).toEqual([]);
+  });
 
   it.each<{ name: string; volumes: VolumeInit[]; says: string }>([
     { name: 'a name twice', volumes: [at('/a', { name: 'x' }), at('/b', { name: 'x' })], says: '[1].name: "x" is used twice' },
@@ -179,7 +275,7 @@ describe('volumes', () => {
 });
 
 describe('network', () => {
-  it.each<{ name: string; network?: NetworkInit; ports?: PortInit[]; says: string }>([
+  it.each<{ name: string; network?: NetworkInit; ports?: PortInit[]; volumes?: VolumeInit[]; says: string }>([
     {
       name: 'a host port twice',
       ports: [
@@ -205,9 +301,50 @@ describe('network', () => {
       says: 'network.dns_servers[1]: "dns.example" is no IP address',
     },
     { name: 'half an address', network: { dnsServers: ['10.0.0'] }, says: 'network.dns_servers[0]: "10.0.0" is no IP address' },
-  ])('refuses $name', ({ network, ports, says }) => {
-    const init: Init = { ...(network === undefined ? {} : { network }), ...(ports === undefined ? {} : { ports }) };
+    {
+      name: 'an extra host whose address is a name',
+      network: {
+        extraHosts: [
+          { ip: '10.0.0.1', hostnames: ['db'] },
+          { ip: 'db', hostnames: ['cache'] },
+        ],
+      },
+      says: 'network.extra_hosts[1].ip: "db" is no IP address',
+    },
+    {
+      name: 'extra hosts where a volume takes the place of their file',
+      network: { extraHosts: [{ ip: '10.0.0.1', hostnames: ['db'] }] },
+      volumes: [{ name: 'hosts', mountPath: '/etc/hosts', source: { case: 'hostPath', value: { path: '/srv/hosts' } } }],
+      says: 'network.extra_hosts: volume "hosts" is mounted at /etc/hosts in place of the file that would have them; leave out one of them',
+    },
+  ])('refuses $name', ({ network, ports, volumes, says }) => {
+    const init: Init = {
+      ...(network === undefined ? {} : { network }),
+      ...(ports === undefined ? {} : { ports }),
+      ...(volumes === undefined ? {} : { volumes }),
+    };
     expect(ofImage(init)).toEqual([`spec.${says}`]);
+  });
+
+  it.each([
+    { name: 'no host name', hostnames: [], says: 'hostnames: must not be empty' },
+    { name: 'a line end in a host name', hostnames: ['db\n10.0.0.9 other'], says: 'hostnames[0]: ' },
+    { name: 'two names in one', hostnames: ['db cache'], says: 'hostnames[0]: ' },
+    { name: 'a comment', hostnames: ['#'], says: 'hostnames[0]: ' },
+    { name: 'an empty label', hostnames: ['a..b'], says: 'hostnames[0]: ' },
+  ])('refuses $name of an extra host', ({ hostnames, says }) => {
+    const network = create(NetworkSchema, { extraHosts: [{ ip: '10.0.0.1', hostnames }] });
+    expect(() => validateMessage(NetworkSchema, network)).toThrow(`extra_hosts[0].${says}`);
+  });
+
+  it('accepts extra hosts with addresses and names of all kinds, also in the network of the node', () => {
+    const extraHosts = [
+      { ip: '10.0.0.1', hostnames: ['db', 'db.internal', 'Old_Name', '1st.example'] },
+      { ip: 'fd00::1', hostnames: ['db'] },
+    ];
+    expect(ofImage({ network: { extraHosts } })).toEqual([]);
+    validateMessage(NetworkSchema, create(NetworkSchema, { extraHosts }));
+    expect(ofImage({ network: { hostNetwork: true, extraHosts } })).toEqual([]);
   });
 
   it('accepts one host port by two protocols, and addresses of both kinds', () => {

@@ -1,8 +1,12 @@
 import type { Violation } from '@cloudless/base';
+import { deviceRules } from './device-rules.js';
 import { ImagePullSchema, NetworkSchema, SecurityContextSchema, type WorkloadSpec } from './gen.js';
 import { isPresent } from './is-present.js';
 import { networkRules } from './network-rules.js';
+import { platformRules } from './platform-rules.js';
 import { securityRules } from './security-rules.js';
+import { sysctlRules } from './sysctl-rules.js';
+import { ulimitRules } from './ulimit-rules.js';
 import { volumeRules } from './volume-rules.js';
 
 const NEEDS_CONTAINER = 'needs a container: set image';
@@ -16,6 +20,10 @@ export function* containerRules(spec: WorkloadSpec): Generator<Violation> {
   yield* securityRules(spec);
   yield* volumeRules(spec);
   yield* networkRules(spec);
+  yield* sysctlRules(spec);
+  yield* ulimitRules(spec);
+  yield* deviceRules(spec);
+  yield* platformRules(spec);
 }
 
 /** What a process cannot be given. Limits are not among them: that is for each runtime to say. */
@@ -24,5 +32,10 @@ function* containerFields(spec: WorkloadSpec): Generator<string> {
   if (spec.volumes.length > 0) yield 'spec.volumes';
   if (isPresent(NetworkSchema, spec.network)) yield 'spec.network';
   if (isPresent(ImagePullSchema, spec.imagePull)) yield 'spec.image_pull';
+  if (spec.init !== undefined) yield 'spec.init';
+  if (spec.shmSizeBytes !== 0n) yield 'spec.shm_size_bytes';
+  if (spec.ulimits.length > 0) yield 'spec.ulimits';
+  if (Object.keys(spec.sysctls).length > 0) yield 'spec.sysctls';
+  if (spec.devices.length > 0) yield 'spec.devices';
   for (const [index, port] of spec.ports.entries()) if (port.hostPort !== 0) yield `spec.ports[${index}].host_port`;
 }

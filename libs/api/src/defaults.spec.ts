@@ -71,6 +71,26 @@ describe('withDefaults', () => {
       shows: { resources: { requests: { cpuMillis: 7, memoryBytes: 67_108_864n } } },
     },
     {
+      name: 'a limit below a default request is the request',
+      given: { resources: { limits: { cpuMillis: 50, memoryBytes: 16n << 20n } } },
+      shows: { resources: { requests: { cpuMillis: 50, memoryBytes: 16n << 20n } } },
+    },
+    {
+      name: 'a limit above a default request leaves the default',
+      given: { resources: { limits: { cpuMillis: 101, memoryBytes: 65n << 20n } } },
+      shows: { resources: { requests: { cpuMillis: 100, memoryBytes: 67_108_864n } } },
+    },
+    {
+      name: 'a limit of 0, which is none, leaves the default request',
+      given: { resources: { limits: { cpuMillis: 0, memoryBytes: 0n } } },
+      shows: { resources: { requests: { cpuMillis: 100, memoryBytes: 67_108_864n } } },
+    },
+    {
+      name: 'a limit leaves the given request',
+      given: { resources: { requests: { cpuMillis: 7, memoryBytes: 0n }, limits: { cpuMillis: 50, memoryBytes: 16n } } },
+      shows: { resources: { requests: { cpuMillis: 7, memoryBytes: 0n } } },
+    },
+    {
       name: 'ports bring a pre-stop delay',
       given: { ports: [{ containerPort: 80 }] },
       shows: { preStopDelay: { seconds: 1n, nanos: 0 }, ports: [{ name: 'port-80' }] },

@@ -20,6 +20,7 @@ import {
 export const DEFAULTS = {
   replicas: 1,
   priority: 50,
+  /** Of requests; a lower limit takes the place of either. */
   cpuMillis: 100,
   memoryBytes: 64n * 1024n * 1024n,
   terminationGraceMs: 10_000,
@@ -68,8 +69,9 @@ export function withDefaults(spec: WorkloadSpec): WorkloadSpec {
   full.priority ??= DEFAULTS.priority;
   full.resources ??= create(ResourcesSchema);
   full.resources.requests ??= create(ResourceListSchema);
-  full.resources.requests.cpuMillis ??= DEFAULTS.cpuMillis;
-  full.resources.requests.memoryBytes ??= DEFAULTS.memoryBytes;
+  const { requests, limits } = full.resources;
+  requests.cpuMillis ??= atMostLimit<number>(DEFAULTS.cpuMillis, limits?.cpuMillis);
+  requests.memoryBytes ??= atMostLimit<bigint>(DEFAULTS.memoryBytes, limits?.memoryBytes);
   full.placement ??= create(PlacementSchema);
   fillPlacement(full.placement);
   full.restart ??= create(RestartPolicySchema);
@@ -90,6 +92,11 @@ export function withDefaults(spec: WorkloadSpec): WorkloadSpec {
     if (probe !== undefined) fillProbe(probe);
   }
   return full;
+}
+
+/** A limit of 0 is none. */
+function atMostLimit<Amount extends number | bigint>(request: Amount, limit: Amount | undefined): Amount {
+  return limit !== undefined && limit > 0 && limit < request ? limit : request;
 }
 
 function fillPlacement({ spread, affinity, antiAffinity }: Placement): void {

@@ -7,6 +7,7 @@ export { DEFAULTS, disconnectTimesOf, namespaceOf, portNameOf, withDefaults } fr
 export type { DisconnectTimes } from './defaults.js';
 export { traceIdOf } from './trace-parent.js';
 export { codeName, codeOfKind, createErrorInterceptor, fromConnectError, kindOfCode, toConnectError } from './errors.js';
+export { ExecResultJoiner, splitExecResult } from './exec-pieces.js';
 export { hostPortsOf } from './host-ports.js';
 export type { HostPort } from './host-ports.js';
 export { LAST_LINES, toLastLines } from './last-lines.js';
@@ -19,6 +20,7 @@ export type { SpecChange } from './spec-fields.js';
 export { checkSameMode, checkScalable } from './mode-rules.js';
 export { canonicalCapability } from './linux-capabilities.js';
 export { parseProfile, parseSelinuxOptions } from './security-texts.js';
+export { bothLimitsOf } from './ulimit-rules.js';
 export { checkSpec, refuseUnsupported } from './spec-rules.js';
 export { portOfProbe } from './probe-rules.js';
 export { templatePart, toTemplate } from './template.js';

@@ -1,6 +1,6 @@
 import { isIP } from 'node:net';
 import type { Violation } from '@cloudless/base';
-import { Port_Protocol, type WorkloadSpec } from './gen.js';
+import { Port_Protocol, type ExtraHost, type Volume, type WorkloadSpec } from './gen.js';
 
 /** Rules of the network and of host ports that their proto cannot say. Paths are below `spec`. */
 export function* networkRules(spec: WorkloadSpec): Generator<Violation> {
@@ -15,6 +15,18 @@ export function* networkRules(spec: WorkloadSpec): Generator<Violation> {
     if (isIP(address) !== 0) continue;
     yield { field: `spec.network.dns_servers[${index}]`, message: `${JSON.stringify(address)} is no IP address` };
   }
+  yield* extraHostRules(network.extraHosts, spec.volumes);
+}
+
+function* extraHostRules(extraHosts: readonly ExtraHost[], volumes: readonly Volume[]): Generator<Violation> {
+  const field = 'spec.network.extra_hosts';
+  for (const [index, { ip }] of extraHosts.entries()) {
+    if (isIP(ip) === 0) yield { field: `${field}[${index}].ip`, message: `${JSON.stringify(ip)} is no IP address` };
+  }
+  const covering = extraHosts.length === 0 ? undefined : volumes.find(({ mountPath }) => mountPath === '/etc/hosts');
+  if (covering === undefined) return;
+  const place = 'is mounted at /etc/hosts in place of the file that would have them';
+  yield { field, message: `volume "${covering.name}" ${place}; leave out one of them` };
 }
 
 function* hostPortRules({ ports, network }: WorkloadSpec): Generator<Violation> {

@@ -13,13 +13,33 @@ export function* securityRules({ security }: WorkloadSpec): Generator<Violation>
   if (security.privileged) yield* privilegedRules(security);
 }
 
-function* userRules({ runAsUser, runAsGroup, runAsNonRoot }: SecurityContext): Generator<Violation> {
-  if (runAsGroup !== undefined && runAsUser === undefined) {
-    yield { field: 'spec.security.run_as_group', message: 'a group needs a user: set spec.security.run_as_user' };
+/** As most systems take it. @see useradd(8) */
+const USER_NAME = /^[A-Za-z_][A-Za-z0-9_.-]*$/;
+
+function* userRules({ runAsUser, runAsGroup, runAsNonRoot, user }: SecurityContext): Generator<Violation> {
+  if (user !== '') yield* userNameRules(user, { runAsUser, runAsNonRoot });
+  if (runAsGroup !== undefined && runAsUser === undefined && user === '') {
+    const message = 'a group needs a user: set spec.security.run_as_user or spec.security.user';
+    yield { field: 'spec.security.run_as_group', message };
   }
   if (runAsNonRoot && runAsUser === 0n) {
     yield { field: 'spec.security.run_as_user', message: '0 is root, which run_as_non_root refuses' };
   }
+}
+
+function* userNameRules(
+  user: string,
+  { runAsUser, runAsNonRoot }: Pick<SecurityContext, 'runAsNonRoot'> & { readonly runAsUser: bigint | undefined },
+): Generator<Violation> {
+  const field = 'spec.security.user';
+  if (!USER_NAME.test(user)) {
+    const message = `${JSON.stringify(user)} is no user name, such as nginx; a number goes into run_as_user`;
+    yield { field, message };
+  }
+  if (runAsUser !== undefined) yield { field, message: 'is given by run_as_user too; leave out one of them' };
+  if (!runAsNonRoot) return;
+  const message = 'a name does not tell that it is not root, which run_as_non_root refuses; set run_as_user to a number';
+  yield { field, message };
 }
 
 function* capabilityRules({ capabilitiesAdd, capabilitiesDrop }: SecurityContext): Generator<Violation> {

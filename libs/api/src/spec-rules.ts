@@ -6,7 +6,15 @@ import { isImageReference } from './image-reference.js';
 import { modeRules } from './mode-rules.js';
 import { probeRules } from './probe-rules.js';
 import { rolloutRules } from './rollout-rules.js';
-import { Disconnect_Mode, RestartPolicy_Policy, Taint_Effect, type ResourceList, type WorkloadSpec } from './gen.js';
+import { isRuntimesOwn } from './ulimit-rules.js';
+import {
+  Disconnect_Mode,
+  RestartPolicy_Policy,
+  Taint_Effect,
+  Volume_EmptyDir_Medium as Medium,
+  type ResourceList,
+  type WorkloadSpec,
+} from './gen.js';
 
 /**
  * Rules over several fields of a spec, which its proto cannot say.
@@ -86,27 +94,22 @@ function* resourceRules({ image, resources }: WorkloadSpec): Generator<Violation
     yield { field: 'spec.resources.limits.cpu_millis', message };
     return;
   }
-  yield* limitRule('cpu_millis', limits?.cpuMillis, requests?.cpuMillis, DEFAULTS.cpuMillis);
-  yield* limitRule('memory_bytes', limits?.memoryBytes, requests?.memoryBytes, DEFAULTS.memoryBytes);
+  yield* limitRule('cpu_millis', limits?.cpuMillis, requests?.cpuMillis);
+  yield* limitRule('memory_bytes', limits?.memoryBytes, requests?.memoryBytes);
   if (requests?.pids !== undefined) {
     const message = 'processes are not reserved, only limited: set spec.resources.limits.pids';
     yield { field: 'spec.resources.requests.pids', message };
   }
 }
 
-/** A limit of 0 is none. */
+/** A limit of 0 is none; a default request is never above the limit. */
 function* limitRule<Amount extends number | bigint>(
   name: string,
   limit: Amount | undefined,
   request: Amount | undefined,
-  defaultRequest: Amount,
 ): Generator<Violation> {
-  if (limit === undefined || limit <= 0 || (request ?? defaultRequest) <= limit) return;
-  const below =
-    request === undefined
-      ? `the default request of ${defaultRequest}; set spec.resources.requests.${name}`
-      : `the request of ${request}`;
-  yield { field: `spec.resources.limits.${name}`, message: `${limit} is below ${below}` };
+  if (limit === undefined || request === undefined || limit <= 0 || request <= limit) return;
+  yield { field: `spec.resources.limits.${name}`, message: `${limit} is below the request of ${request}` };
 }
 
 function* restartRules(spec: WorkloadSpec): Generator<Violation> {
@@ -171,10 +174,7 @@ function unsupportedFields(spec: WorkloadSpec): string[] {
   const { resources } = spec;
   const checks: readonly (readonly [string, boolean])[] = [
     ['spec.priority (over 100 would preempt)', (spec.priority ?? DEFAULTS.priority) > 100],
-    ...spec.volumes.map(({ source }, index) => {
-      const isSized = source.case === 'emptyDir' && source.value.sizeLimitBytes !== 0n;
-      return [`spec.volumes[${index}].empty_dir.size_limit_bytes`, isSized] as const;
-    }),
+    ...containerChecks(spec),
     // A container runtime ends nothing by itself, so a replica that is cut off could go on beside its replacement.
     ['spec.disconnect.mode (EXCLUSIVE of a container)', spec.image !== '' && spec.disconnect?.mode === Disconnect_Mode.EXCLUSIVE],
     ['spec.image_pull.secret', (spec.imagePull?.secret ?? '') !== ''],
@@ -183,6 +183,20 @@ function unsupportedFields(spec: WorkloadSpec): string[] {
     ...resourceChecks('spec.resources.limits', resources?.limits),
   ];
   return checks.filter(([, refused]) => refused).map(([field]) => field);
+}
+
+/** What users of containers know from elsewhere. */
+function containerChecks(spec: WorkloadSpec): readonly (readonly [string, boolean])[] {
+  return [
+    ...spec.volumes.map(({ source }, index) => {
+      // Nothing on a node holds a directory of an ordinary disk to a size.
+      const isSized = source.case === 'emptyDir' && source.value.sizeLimitBytes !== 0n && source.value.medium !== Medium.MEMORY;
+      const path = `spec.volumes[${index}].empty_dir.size_limit_bytes`;
+      return [`${path} (of a directory on disk: with medium MEMORY it holds)`, isSized] as const;
+    }),
+    // Container runtimes have the same limits as what they start.
+    ...spec.ulimits.map(({ name }, index) => [`spec.ulimits[${index}].name (${name})`, isRuntimesOwn(name)] as const),
+  ];
 }
 
 function resourceChecks(path: string, list: ResourceList | undefined): readonly (readonly [string, boolean])[] {

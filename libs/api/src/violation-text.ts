@@ -10,6 +10,10 @@ export const patternTexts: Readonly<Record<string, string>> = {
   '^([a-z0-9]([a-z0-9-]*[a-z0-9])?)?$': DNS_LABEL,
   '^([a-z0-9]([a-z0-9.-]*[a-z0-9])?)?$':
     'must be lower-case letters, digits, "-" and ".", beginning and ending with a letter or digit',
+  '^[a-z0-9]([a-z0-9_.-]*[a-z0-9])?$':
+    'must be lower-case letters, digits, ".", "_" and "-", beginning and ending with a letter or digit',
+  '^[a-z]+$': 'must be lower-case letters',
+  '^r?w?m?$': 'must be "r", "w" and "m", each at most once and in this order',
   '^([0-9a-f]{12,64})?$': HEX_DIGITS,
   '^[0-9a-f]{12,64}$': HEX_DIGITS,
   '^[0-9a-f]{16}$': 'must be 16 lower-case hex digits',
@@ -20,6 +24,8 @@ export const patternTexts: Readonly<Record<string, string>> = {
   '^(/[!-~]*)?$': 'must begin with "/" and be percent-encoded: no spaces or other than visible ASCII characters',
   "^[!#$%&'*+.^_`|~0-9A-Za-z-]+$": "must be a header name: letters, digits and !#$%&'*+.^_`|~-",
   '^[\\t -~]*$': 'must be visible ASCII characters and spaces',
+  '^[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?(\\.[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?)*$':
+    'must be a host name: letters, digits, "_" and "-" in parts separated by dots, each beginning and ending with no "-"',
   '^[A-Za-z0-9]([A-Za-z0-9._/-]*[A-Za-z0-9])?$':
     'must be letters, digits, ".", "_", "/" and "-", beginning and ending with a letter or digit',
   '^([A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?)?$':

@@ -7,8 +7,11 @@ const TAKEN = ['/', '/dev'];
 /** Nor below these: the kernel's own files must not be covered. */
 const TAKEN_WITH_ALL_BELOW = ['/proc', '/sys'];
 
+/** Where the files are that processes share as memory. */
+const SHARED_MEMORY = '/dev/shm';
+
 /** Rules of volumes that their proto cannot say. Paths are below `spec`. */
-export function* volumeRules({ volumes }: WorkloadSpec): Generator<Violation> {
+export function* volumeRules({ volumes, shmSizeBytes }: WorkloadSpec): Generator<Violation> {
   const names = new Set<string>();
   const paths = new Set<string>();
   for (const [index, volume] of volumes.entries()) {
@@ -16,6 +19,9 @@ export function* volumeRules({ volumes }: WorkloadSpec): Generator<Violation> {
     if (names.has(volume.name)) yield { field: `${field}.name`, message: `"${volume.name}" is used twice` };
     names.add(volume.name);
     const problem = mountPathProblem(volume.mountPath) ?? (paths.has(volume.mountPath) ? 'is used twice' : undefined);
+    if (problem === undefined && volume.mountPath === SHARED_MEMORY && shmSizeBytes > 0n) {
+      yield { field: `${field}.mount_path`, message: `"${SHARED_MEMORY}" is made by shm_size_bytes; leave out one of them` };
+    }
     if (problem !== undefined) yield { field: `${field}.mount_path`, message: `${JSON.stringify(volume.mountPath)} ${problem}` };
     paths.add(volume.mountPath);
     yield* sourceRules(field, volume);

@@ -4,6 +4,7 @@ import {
   durationField,
   oneOfField,
   parseConfig,
+  sizeField,
   switchField,
   textField,
   wholeNumberField,
@@ -91,6 +92,7 @@ describe('fields', () => {
   const word = oneOfField('b', ['a', 'b']);
   const flag = switchField(true);
   const duration = durationField(1, 0, 7_200_000);
+  const size = sizeField(1, 1_000, 1_024 ** 3);
   it.each<{ name: string; field: ConfigField<unknown>; raw: unknown; value?: unknown; problem?: string }>([
     { name: 'text', field: text, raw: '', value: '' },
     { name: 'text', field: text, raw: 7, problem: 'must be text' },
@@ -110,6 +112,15 @@ describe('fields', () => {
     { name: 'number', field: number, raw: null, problem: '"null" must be a whole number from -5 to 65535' },
     { name: 'word', field: word, raw: 'a', value: 'a' },
     { name: 'word', field: word, raw: 'A', problem: '"A" must be one of a, b' },
+    { name: 'size', field: size, raw: '512Ki', value: 524_288 },
+    { name: 'size', field: size, raw: '1Gi', value: 1_073_741_824 },
+    { name: 'size', field: size, raw: 65_536, value: 65_536 },
+    ...['999', '2Gi', '1.5Mi', '64MB', '64 Mi', '', '-1Ki', null, Number.NaN].map((raw) => ({
+      name: 'size',
+      field: size,
+      raw,
+      problem: `"${raw}" must be a size such as 512Ki or 64Mi, from 1000 to 1073741824 bytes`,
+    })),
     { name: 'switch', field: flag, raw: false, value: false },
     { name: 'switch', field: flag, raw: 'true', value: true },
     { name: 'switch', field: flag, raw: 'yes', problem: '"yes" must be true or false' },

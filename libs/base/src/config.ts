@@ -115,3 +115,21 @@ export function durationField(fallbackMs: number, minMs: number, maxMs: number):
     },
   };
 }
+
+const SIZE_UNITS: Readonly<Record<string, number>> = { '': 1, Ki: 1_024, Mi: 1_024 ** 2, Gi: 1_024 ** 3 };
+
+/** A size such as `65536`, `512Ki` or `64Mi`, in bytes. */
+export function sizeField(fallbackBytes: number, minBytes: number, maxBytes: number): ConfigField<number> {
+  return {
+    fallback: fallbackBytes,
+    parse: (raw) => {
+      const [, count = '', unit = ''] =
+        /^(\d{1,15})(Ki|Mi|Gi)?$/.exec(typeof raw === 'number' || typeof raw === 'string' ? `${raw}` : '') ?? [];
+      const value = count === '' ? Number.NaN : Number(count) * (SIZE_UNITS[unit] ?? Number.NaN);
+      if (!(value >= minBytes && value <= maxBytes)) {
+        return { problem: `"${showValue(raw)}" must be a size such as 512Ki or 64Mi, from ${minBytes} to ${maxBytes} bytes` };
+      }
+      return { value };
+    },
+  };
+}

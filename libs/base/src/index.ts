@@ -18,5 +18,5 @@ export { Throttle } from './throttle.js';
 export type { LeftOut, Throttled, ThrottleOptions } from './throttle.js';
 export { noTracer } from './tracer.js';
 export type { OpenSpan, SpanAttributes, Tracer } from './tracer.js';
-export { durationField, oneOfField, parseConfig, switchField, textField, wholeNumberField } from './config.js';
+export { durationField, oneOfField, parseConfig, sizeField, switchField, textField, wholeNumberField } from './config.js';
 export type { ConfigField, ConfigFields, ConfigLayer, Parsed } from './config.js';

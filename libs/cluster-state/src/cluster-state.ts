@@ -1,6 +1,6 @@
 import { create } from '@bufbuild/protobuf';
 import { timestampFromMs } from '@bufbuild/protobuf/wkt';
-import { ClusterRecordSchema, type ClusterRecord, type RestoredState } from '@cloudless/api/store';
+import { ClusterRecordSchema, type ClusterRecord, type LeaderRecord, type RestoredState } from '@cloudless/api/store';
 import {
   CloudlessError,
   errorKindOf,
@@ -22,7 +22,7 @@ import {
   type StateStore,
 } from '@cloudless/state-store';
 import { changesAfter, checkRevision, recordsAt, type HistoricChanges } from './history.js';
-import { LeadershipLostError } from './leadership-lost.js';
+import { LeadershipLoss, type LeadershipLostError } from './leadership-lost.js';
 import {
   CLUSTER_ID_KEY,
   LEADER_KEY,
@@ -82,6 +82,7 @@ export class ClusterState {
   private readonly follower: ViewFollower;
   private cluster: ClusterRecord | undefined;
   private leadership: Stored<bigint> | undefined;
+  private readonly loss: LeadershipLoss;
   private eventCount = 0;
   private readonly stamp: EventStamp;
   private readonly metrics: StateMetrics;
@@ -89,6 +90,7 @@ export class ClusterState {
 
   constructor(private readonly options: ClusterStateOptions) {
     this.follower = new ViewFollower(options.store, options.log);
+    this.loss = new LeadershipLoss(options.log);
     this.restoration = new RestoredStateKeeper({
       view: this.follower.view,
       clock: options.clock,
@@ -97,7 +99,7 @@ export class ClusterState {
       transaction: () => this.transaction(),
       commit: (transaction) => this.write(transaction),
     });
-    this.follower.subscribe(() => this.followAcceptance());
+    this.follower.subscribe(() => this.followLeader());
     this.stamp = {
       nextId: () => eventId(this.epoch, this.eventCount++),
       nowMs: () => options.clock.wallTime(),
@@ -125,7 +127,16 @@ export class ClusterState {
 
   /** Nobody has taken the leadership from us, as far as the view has come. Every commit makes sure of it. */
   get isLeading(): boolean {
-    return this.leadership !== undefined && this.follower.view.get('leader', LEADER_KEY)?.value.epoch === this.leadership.value;
+    if (this.leadership === undefined || this.loss.error !== undefined) return false;
+    return this.follower.view.get('leader', LEADER_KEY)?.value.epoch === this.leadership.value;
+  }
+
+  /**
+   * Calls `listener` once, when another coordinator has taken the leadership: every later commit is refused then, and what
+   * this one shows grows stale. @returns Ends the subscription.
+   */
+  onLeadershipLost(listener: (reason: LeadershipLostError) => void): () => void {
+    return this.loss.onLost(listener);
   }
 
   /** The view follows the store; false once that has failed for good. */
@@ -203,19 +214,33 @@ export class ClusterState {
 
   private async commitNow(transaction: Transaction): Promise<Revision> {
     if (this.follower.failure !== undefined) throw this.follower.failure;
+    if (this.loss.error !== undefined) throw this.loss.error;
     try {
       const { revision } = await this.options.store.txn(transaction.compares(), transaction.operations());
       await this.follower.reached(revision);
       return revision;
     } catch (reason) {
       if (!(reason instanceof RevisionConflictError)) throw reason;
+      if (reason.scope === keyOf('leader', LEADER_KEY) && (await this.isTaken())) throw this.loss.note(this.epoch, reason);
       const { changedAt } = reason;
       await this.follower.reached(typeof changedAt === 'bigint' ? changedAt : await this.options.store.revision());
-      // Our own leadership goes on, with another epoch, when a restored state is accepted: then plan again.
-      throw this.leadership !== undefined && !this.isLeading && reason.scope === keyOf('leader', LEADER_KEY)
-        ? new LeadershipLostError(this.leadership.value, reason)
-        : reason;
+      throw reason; // also while our own leadership goes on with another epoch: then plan again
     }
+  }
+
+  /**
+   * Asks the store itself whether the leadership is another's: of what another process has written no watch of ours may ever
+   * tell, so waiting for the view could take for ever.
+   */
+  private async isTaken(): Promise<boolean> {
+    const entry = await this.options.store.get(keyOf('leader', LEADER_KEY));
+    if (this.leadership === undefined || entry?.modRevision === this.leadership.revision) return false;
+    return entry === undefined || !this.isOurs(decodeRecord('leader', LEADER_KEY, entry.value));
+  }
+
+  /** Our own leadership goes on with another epoch when a restored state is accepted. */
+  private isOurs(leader: LeaderRecord): boolean {
+    return leader.epoch === this.leadership?.value || this.restoration.isAcceptedBy(leader, this.options.holder);
   }
 
   /** @returns Ends the subscription. */
@@ -307,10 +332,12 @@ export class ClusterState {
     this.leadership = { value: epoch, revision };
   }
 
-  /** Our own leadership goes on with another epoch when a restored state is accepted. Told before anybody else is. */
-  private followAcceptance(): void {
+  /** Comes first of all who follow the view. */
+  private followLeader(): void {
     const leader = this.follower.view.get('leader', LEADER_KEY);
-    if (leader === undefined || !this.restoration.isAcceptedBy(leader.value, this.options.holder)) return;
+    if (leader === undefined) return;
+    if (this.leadership !== undefined && !this.isOurs(leader.value)) this.loss.note(this.leadership.value);
+    if (!this.restoration.isAcceptedBy(leader.value, this.options.holder)) return;
     this.leadership = { value: leader.value.epoch, revision: leader.revision };
     this.restoration.settle();
   }

@@ -4,7 +4,7 @@ export type { HistoricChange, HistoricChanges } from './history.js';
 export type { ChangeListener, ClusterStateOptions } from './cluster-state.js';
 export { RestoredStateError } from './restored-state.js';
 export type { AcceptedState, HeldByAgent } from './restored-state.js';
-export { decodeRecord, nameKeyId, parseKey, replicaKeyId, versionKeyId } from './records.js';
+export { REMOVED_EVENTS_KEY, decodeRecord, nameKeyId, parseKey, replicaKeyId, versionKeyId } from './records.js';
 export type { RecordKind, RecordOf } from './records.js';
 export { Transaction } from './transaction.js';
 export type { EventInit, EventStamp } from './transaction.js';

@@ -7,6 +7,7 @@ import {
   LeaderRecordSchema,
   NodeRecordSchema,
   PlanRecordSchema,
+  RemovedEventsRecordSchema,
   ReplicaRecordSchema,
   RequestRecordSchema,
   VersionRecordSchema,
@@ -40,6 +41,8 @@ export const recordSchemas = {
   request: RequestRecordSchema,
   /** id: the plan's own. */
   plan: PlanRecordSchema,
+  /** Which events are no longer kept; id `events`. */
+  removed: RemovedEventsRecordSchema,
 } as const satisfies Record<string, DescMessage>;
 
 export type RecordKind = keyof typeof recordSchemas;
@@ -84,6 +87,7 @@ export const replicaKeyId = (uid: string, sequence: bigint): string => `${uid}/$
 export const nameKeyId = (namespace: string, name: string): string => `${namespace}/${name}`;
 export const CLUSTER_ID_KEY = 'cluster';
 export const LEADER_KEY = 'leader';
+export const REMOVED_EVENTS_KEY = 'events';
 /** Total order: by leadership, then by count within it. */
 export const eventId = (epoch: bigint, count: number): string => `${pad(epoch)}-${pad(count)}`;
 

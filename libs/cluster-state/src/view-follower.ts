@@ -165,9 +165,9 @@ export class ViewFollower {
 /** Nothing for a key of a newer layout. */
 function decodeEntry({ key, value, modRevision }: StoreEntry): Decoded[] {
   const parsed = parseKey(key);
-  return parsed === undefined
-    ? []
-    : [{ ...parsed, after: { value: decodeRecord(parsed.kind, parsed.id, value), revision: modRevision } }];
+  if (parsed === undefined) return [];
+  const bytes = key.length + value.byteLength;
+  return [{ ...parsed, after: { value: decodeRecord(parsed.kind, parsed.id, value), revision: modRevision, bytes } }];
 }
 
 /** A store that compacts its newest revision so often while it is read cannot be followed. */

@@ -4,6 +4,7 @@ import type {
   EvidenceRecord,
   PlanRecord,
   NodeRecord,
+  RemovedEventsRecord,
   ReplicaRecord,
   RequestRecord,
   VersionRecord,
@@ -11,12 +12,14 @@ import type {
 } from '@cloudless/api/store';
 import type { Revision } from '@cloudless/state-store';
 import { EventIndex, type EventSubject } from './event-index.js';
-import { nameKeyId, type RecordKind, type RecordOf } from './records.js';
+import { REMOVED_EVENTS_KEY, nameKeyId, type RecordKind, type RecordOf } from './records.js';
 
 /** A record as of the revision that wrote it, the base of a conditional write. */
 export interface Stored<Value> {
   readonly value: Value;
   readonly revision: Revision;
+  /** Bytes of key and value in the store; absent for a record that was not read from there. */
+  readonly bytes?: number;
 }
 
 /** One record before and after a change; absent means it did not or does not exist. */
@@ -60,6 +63,8 @@ export interface ClusterView {
   event(id: string): Stored<Event> | undefined;
   request(id: string): Stored<RequestRecord> | undefined;
   requests(): Iterable<readonly [string, Stored<RequestRecord>]>;
+  /** Which events are no longer kept; undefined: none was removed. */
+  removedEvents(): Stored<RemovedEventsRecord> | undefined;
 }
 
 type Group = Map<string, Map<string, Stored<ReplicaRecord>>>;
@@ -80,6 +85,7 @@ export class IndexedView implements ClusterView {
     request: new Map(),
     evidence: new Map(),
     plan: new Map(),
+    removed: new Map(),
   };
   private readonly replicasById = new Map<string, Stored<ReplicaRecord>>();
   private readonly byWorkload: Group = new Map();
@@ -191,6 +197,10 @@ export class IndexedView implements ClusterView {
 
   requests(): Iterable<readonly [string, Stored<RequestRecord>]> {
     return this.byKind.request;
+  }
+
+  removedEvents(): Stored<RemovedEventsRecord> | undefined {
+    return this.byKind.removed.get(REMOVED_EVENTS_KEY);
   }
 
   /** Takes in one change of the store and says what it changed. */

@@ -13,6 +13,7 @@ import { NodeReconciler } from './node-reconciler.js';
 import { Placer } from './placer.js';
 import { Planner } from './planner.js';
 import { Readiness } from './readiness.js';
+import type { RetentionLimits } from './retention.js';
 import { WorkloadReader } from './workload-reader.js';
 import { WorkloadReconciler } from './workload-reconciler.js';
 
@@ -25,8 +26,8 @@ export interface ControllersOptions {
   /** How long a node is trusted after it was last heard, milliseconds. */
   readonly leaseMs: number;
   readonly weights?: ScoreWeights;
-  /** How long audit events are kept, milliseconds; default 30 days. */
-  readonly auditRetentionMs?: number;
+  /** How much of the past the store keeps, where it is not the default. */
+  readonly retention?: Partial<RetentionLimits>;
   /** Default: nothing is measured. */
   readonly meter?: Meter;
   /** Default: nothing is traced. */
@@ -75,7 +76,7 @@ export function startControllers(options: ControllersOptions): Controllers {
     random,
     meter,
     log: log.child({ component: 'janitor' }),
-    ...auditRetention(options),
+    retention: options.retention ?? {},
   });
   const drains = new DrainReconciler({ ...common, log: log.child({ component: 'nodes' }) });
   const drainOf = (record: NodeRecord) => drainStatusOf({ view: state.view(), nodes }, record);
@@ -97,10 +98,6 @@ export function startControllers(options: ControllersOptions): Controllers {
       readiness.close();
     },
   };
-}
-
-function auditRetention({ auditRetentionMs }: ControllersOptions): { readonly auditRetentionMs?: number } {
-  return auditRetentionMs === undefined ? {} : { auditRetentionMs };
 }
 
 function allocatedOn(state: ClusterState, nodeId: string) {

@@ -4,6 +4,8 @@ export { effectiveNode, taintKey } from './effective-node.js';
 export type { EffectiveNode } from './effective-node.js';
 export { NodeDirectory } from './node-directory.js';
 export type { NodeDirectoryOptions, NodeSoftStatus } from './node-directory.js';
+export { DEFAULT_RETENTION } from './retention.js';
+export type { RetentionLimits } from './retention.js';
 export { Planner, impossibleLimitsOf } from './planner.js';
 export type { PlanSubject } from './plan-ahead.js';
 export type { PlannerDeps } from './planner.js';

@@ -1,5 +1,7 @@
+import { clone, create } from '@bufbuild/protobuf';
 import { timestampMs } from '@bufbuild/protobuf/wkt';
-import { Event_Category as Category, type Event } from '@cloudless/api';
+import type { Event } from '@cloudless/api';
+import { RemovedEventsRecordSchema, type ReplicaRecord } from '@cloudless/api/store';
 import {
   WorkQueue,
   logFailure,
@@ -11,7 +13,17 @@ import {
   type Random,
   type WorkResult,
 } from '@cloudless/base';
-import { LeadershipLostError, RestoredStateError, replicaKeyId, type ClusterState } from '@cloudless/cluster-state';
+import {
+  REMOVED_EVENTS_KEY,
+  replicaKeyId,
+  type ClusterState,
+  type RecordChange,
+  type RecordKind,
+  type Stored,
+  type Transaction,
+} from '@cloudless/cluster-state';
+import { isOver } from './commit.js';
+import { DEFAULT_RETENTION, isAudit, planRemovals, shareOf, type Removable, type RetentionLimits } from './retention.js';
 
 /** What {@link Janitor} works with. */
 export interface JanitorDeps {
@@ -20,28 +32,46 @@ export interface JanitorDeps {
   readonly random: Random;
   readonly log: Log;
   readonly meter?: Meter;
-  /** How long audit events are kept, milliseconds; default {@link AUDIT_RETENTION_MS}. */
-  readonly auditRetentionMs?: number;
+  /** Where it is not {@link DEFAULT_RETENTION}. */
+  readonly retention?: Partial<RetentionLimits>;
 }
 
-/** Older events go first; audit events do not count. */
-const MAX_EVENTS = 10_000;
-/** Who did what is asked for long after what came of it is forgotten. */
-const AUDIT_RETENTION_MS = 30 * 24 * 3_600_000;
-/** Some 25 MB of memory; a caller who makes more in a shorter time cannot fill the disk. */
-const MAX_AUDIT_EVENTS = 50_000;
 /** Results of requests are kept this long for retries. */
 const REQUEST_RETENTION_MS = 3_600_000;
 /** A lost node's replicas are remembered this long, to be stopped should it return. */
 const TOMBSTONE_RETENTION_MS = 30 * 24 * 3_600_000;
 const PERIOD_MS = 60_000;
+/** With the note of which events were removed they stay below the 100 writes of a transaction. */
 const MAX_DELETES_PER_COMMIT = 90;
+/** A sweep begins early when records of one sort exceed their bound by this part of it: sweeps cost as much as there are records. */
+const EARLY = 1 / 8;
 
-/** Removes what has had its time: old events, results of old requests, plans, tombstones. */
+/** Records with a bound of their own. */
+type Sort = 'events' | 'audit' | 'requests';
+
+/** A record that is to be deleted. */
+interface Due {
+  readonly kind: RecordKind;
+  readonly id: string;
+  readonly event?: Event;
+  /** The record must not have changed since. */
+  readonly read?: Stored<ReplicaRecord>;
+}
+
+/**
+ * Removes what has had its time, or exceeds its bound: events, audit records, results of requests, plans, tombstones. Sweeps every
+ * minute, and as soon as a bound is exceeded by an eighth.
+ */
 export class Janitor {
   private readonly queue: WorkQueue<'sweep'>;
+  private readonly limits: RetentionLimits;
+  private readonly unsubscribe: () => void;
+  private isClosed = false;
+  /** Bytes of the records that are there. */
+  private readonly kept: Record<Sort, number> = { events: 0, audit: 0, requests: 0 };
 
   constructor(private readonly deps: JanitorDeps) {
+    this.limits = { ...DEFAULT_RETENTION, ...deps.retention };
     this.queue = new WorkQueue({
       clock: deps.clock,
       random: deps.random,
@@ -50,55 +80,122 @@ export class Janitor {
       onError: (_key, reason) => logFailure(deps.log, 'sweep failed', reason),
       backoff: { firstMs: 1_000, maxMs: 60_000, jitter: 0.2 },
     });
+    this.unsubscribe = deps.state.subscribe((changes) => this.watchGrowth(changes));
     this.queue.wake('sweep');
   }
 
   close(): Promise<void> {
+    this.isClosed = true;
+    this.unsubscribe();
     return this.queue.stop();
+  }
+
+  /** Wakes a sweep when the records of a sort have become many. What is removed is counted by the sweep. */
+  private watchGrowth(changes: readonly RecordChange[]): void {
+    const view = this.deps.state.view();
+    for (const { kind, id, before, after } of changes) {
+      if (before !== undefined || after === undefined) continue;
+      if (kind === 'event') this.grow(isAudit(after as Event) ? 'audit' : 'events', view.event(id)?.bytes);
+      else if (kind === 'request') this.grow('requests', view.request(id)?.bytes);
+    }
+  }
+
+  private grow(sort: Sort, bytes = 0): void {
+    const { eventBytes, auditBytes, requestBytes } = this.limits;
+    const limit = { events: eventBytes, audit: auditBytes, requests: requestBytes }[sort];
+    const before = this.kept[sort];
+    this.kept[sort] += bytes;
+    const early = limit * (1 + EARLY);
+    if (before <= early && this.kept[sort] > early) this.queue.wake('sweep');
   }
 
   private async sweep(): Promise<WorkResult> {
     const { state } = this.deps;
     const due = state.restored === undefined ? this.due() : [];
-    if (due.length === 0) return { kind: 'after', delayMs: PERIOD_MS };
-    const transaction = state.transaction();
-    for (const { kind, id } of due.slice(0, MAX_DELETES_PER_COMMIT)) transaction.delete(kind, id);
-    try {
-      await state.commit(transaction);
-    } catch (reason) {
-      if (reason instanceof LeadershipLostError) return { kind: 'done' };
-      if (reason instanceof RestoredStateError) return { kind: 'after', delayMs: PERIOD_MS };
-      if (errorKindOf(reason) !== 'conflict') throw reason;
-      return { kind: 'again' };
+    for (let done = 0; done < due.length && !this.isClosed; done += MAX_DELETES_PER_COMMIT) {
+      const transaction = state.transaction();
+      putDeletions(state, transaction, due.slice(done, done + MAX_DELETES_PER_COMMIT));
+      try {
+        await state.commit(transaction);
+      } catch (reason) {
+        if (isOver(reason)) return { kind: 'after', delayMs: PERIOD_MS };
+        if (errorKindOf(reason) !== 'conflict') throw reason;
+        return { kind: 'retry' };
+      }
     }
-    return { kind: 'again' };
+    return { kind: 'after', delayMs: PERIOD_MS };
   }
 
-  private dueEvents(now: number): readonly string[] {
-    const { state, auditRetentionMs = AUDIT_RETENTION_MS } = this.deps;
-    const isAudit = ({ category }: Event): boolean => category === Category.AUDIT;
-    const events = state.view().events();
-    const audit = events.filter(isAudit);
-    const others = events.filter((event) => !isAudit(event));
-    const tooMany = Math.max(0, audit.length - MAX_AUDIT_EVENTS);
-    const isDue = ({ time }: Event, index: number): boolean =>
-      index < tooMany || time === undefined || now - timestampMs(time) > auditRetentionMs;
-    return [...others.slice(0, Math.max(0, others.length - MAX_EVENTS)), ...audit.filter(isDue)].map(({ id }) => id);
-  }
-
-  private due(): readonly { readonly kind: 'event' | 'request' | 'plan' | 'replica'; readonly id: string }[] {
+  private due(): readonly Due[] {
     const view = this.deps.state.view();
     const now = this.deps.clock.wallTime();
-    const old = this.dueEvents(now).map((id) => ({ kind: 'event' as const, id }));
-    const requests = [...view.requests()]
-      .filter(([, { value }]) => value.at === undefined || now - timestampMs(value.at) > REQUEST_RETENTION_MS)
-      .map(([id]) => ({ kind: 'request' as const, id }));
     const plans = [...view.plans()]
       .filter(([, { value }]) => value.plan?.expiresAt === undefined || now >= timestampMs(value.plan.expiresAt))
-      .map(([id]) => ({ kind: 'plan' as const, id }));
+      .map(([id]): Due => ({ kind: 'plan', id }));
     const tombstones = [...view.replicas()]
       .filter(({ value }) => value.lost && value.lostAt !== undefined && now - timestampMs(value.lostAt) > TOMBSTONE_RETENTION_MS)
-      .map(({ value }) => ({ kind: 'replica' as const, id: replicaKeyId(value.uid, value.sequence) }));
-    return [...old, ...requests, ...plans, ...tombstones];
+      .map((read): Due => ({ kind: 'replica', id: replicaKeyId(read.value.uid, read.value.sequence), read }));
+    return [...tombstones, ...plans, ...this.dueRequests(now), ...this.dueEvents(now)];
   }
+
+  private dueRequests(now: number): readonly Due[] {
+    const records = [...this.deps.state.view().requests()]
+      .map(([id, { value, bytes = 0 }]) => ({
+        id,
+        share: '',
+        bytes,
+        atMs: value.at === undefined ? undefined : timestampMs(value.at),
+      }))
+      .sort((a, b) => (a.atMs ?? 0) - (b.atMs ?? 0));
+    const limits = { maxMs: REQUEST_RETENTION_MS, maxBytes: this.limits.requestBytes };
+    return this.remove('requests', records, limits, now).map(({ id }) => ({ kind: 'request', id }));
+  }
+
+  private dueEvents(now: number): readonly Due[] {
+    const { eventMs, eventBytes, auditMs, auditBytes } = this.limits;
+    const view = this.deps.state.view();
+    const toRemovable = (event: Event): Removable & { readonly event: Event } => {
+      const { id, time } = event;
+      const atMs = time === undefined ? undefined : timestampMs(time);
+      return { id, event, share: shareOf(event), bytes: view.event(id)?.bytes ?? 0, atMs };
+    };
+    const [audit, events] = [true, false].map((wanted) =>
+      view
+        .events()
+        .filter((event) => isAudit(event) === wanted)
+        .map(toRemovable),
+    );
+    return [
+      ...this.remove('events', events ?? [], { maxMs: eventMs, maxBytes: eventBytes }, now),
+      ...this.remove('audit', audit ?? [], { maxMs: auditMs, maxBytes: auditBytes }, now),
+    ].map(({ id, event }) => ({ kind: 'event', id, event }));
+  }
+
+  /** Plans the removal of records of one sort, and notes how many bytes it leaves. */
+  private remove<Record extends Removable>(
+    sort: Sort,
+    records: readonly Record[],
+    limits: Parameters<typeof planRemovals>[1],
+    now: number,
+  ): readonly Record[] {
+    const removed = planRemovals(records, limits, now);
+    const bytesOf = (some: readonly Removable[]): number => some.reduce((sum, { bytes }) => sum + bytes, 0);
+    this.kept[sort] = bytesOf(records) - bytesOf(removed);
+    return removed;
+  }
+}
+
+/** Deletes records, and notes which events are no longer there. */
+function putDeletions(state: ClusterState, transaction: Transaction, due: readonly Due[]): void {
+  const before = state.view().removedEvents();
+  const removed = before === undefined ? create(RemovedEventsRecordSchema) : clone(RemovedEventsRecordSchema, before.value);
+  let isChanged = false;
+  for (const { kind, id, event, read } of due) {
+    transaction.delete(kind, id);
+    if (read !== undefined) transaction.require(kind, id, read);
+    if (event === undefined || id <= (removed.newestByCategory[event.category] ?? '')) continue;
+    removed.newestByCategory[event.category] = id;
+    isChanged = true;
+  }
+  if (isChanged) transaction.put('removed', REMOVED_EVENTS_KEY, removed);
 }

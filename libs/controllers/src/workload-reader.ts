@@ -18,7 +18,7 @@ import {
   type WorkloadSpec,
 } from '@cloudless/api';
 import type { ControlRecord, ReplicaRecord, VersionRecord, WorkloadRecord } from '@cloudless/api/store';
-import { canonicalVersion, isLive, servesOf, type ClusterState, type ClusterView } from '@cloudless/cluster-state';
+import { canonicalVersion, isLive, isTombstone, servesOf, type ClusterState, type ClusterView } from '@cloudless/cluster-state';
 import { askedFor, isUnderWay } from './asked-for.js';
 import { zoneOf } from './effective-node.js';
 import type { NodeDirectory } from './node-directory.js';
@@ -82,6 +82,7 @@ export class WorkloadReader {
       lastEndReason: replica.lastEndReason,
       lastLines: replica.lastLines,
       ...(replica.imagePull === undefined ? {} : { imagePull: replica.imagePull }),
+      mayStillRun: isTombstone(replica),
     });
   }
 }

@@ -175,7 +175,7 @@ export class WorkloadReconciler {
     return Number.isFinite(wakeMs) ? { kind: 'after', delayMs: wakeMs } : { kind: 'done' };
   }
 
-  private async removeWorkload({ workload, control, transaction, view }: WorkloadPass): Promise<WorkResult> {
+  private async removeWorkload({ workload, control, transaction, view, replicas }: WorkloadPass): Promise<WorkResult> {
     const { uid, namespace, name } = workload.value;
     const versions = this.deps.state.view().versions(uid);
     for (const { version } of versions.slice(0, MAX_PASS_WRITES)) transaction.delete('version', versionKeyId(uid, version));
@@ -190,7 +190,7 @@ export class WorkloadReconciler {
         severity: Severity.INFO,
         category: Category.WORKLOAD,
         reason: 'WorkloadDeleted',
-        message: `workload ${namespace}/${name} is gone: every reachable node has confirmed`,
+        ...describeRemoval({ namespace, name }, replicas),
         namespace,
         workload: name,
         causedBy: changeOf(view, workload.value),
@@ -213,3 +213,25 @@ export class WorkloadReconciler {
     return result;
   }
 }
+
+/** What the event of a deletion says: also which replicas may still run on lost nodes. */
+function describeRemoval(
+  { namespace, name }: Pick<WorkloadRecord, 'namespace' | 'name'>,
+  replicas: readonly Stored<ReplicaRecord>[],
+): { readonly message: string; readonly replicaIds: string[] } {
+  const left = replicas.map(({ value }) => value).filter(isTombstone);
+  const gone = `workload ${namespace}/${name} is gone: every`;
+  if (left.length === 0) return { message: `${gone} node has confirmed`, replicaIds: [] };
+  const named = left.slice(0, MAX_NAMED).map(({ id, nodeId }) => `${id} on lost node ${nodeId}`);
+  const more = left.length > MAX_NAMED ? ` and ${left.length - MAX_NAMED} more` : '';
+  const count = left.length === 1 ? '1 replica' : `${left.length} replicas`;
+  return {
+    message: `${gone} reachable node has confirmed; ${count} may still run: ${named.join(', ')}${more}`,
+    replicaIds: left.slice(0, MAX_IDS).map(({ id }) => id),
+  };
+}
+
+/** An event is a sentence. */
+const MAX_NAMED = 5;
+/** Keeps the event small, however many replicas a workload had. */
+const MAX_IDS = 1_000;

@@ -1,3 +1,4 @@
+export { createFailureLog } from './failure-log.js';
 export { createLog } from './log.js';
 export type { ClosableLog, LogOptions } from './log.js';
 export type { LogLevel } from './format.js';

@@ -1,6 +1,7 @@
-import { closeSync, mkdirSync, openSync } from 'node:fs';
+import { closeSync, openSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { CloudlessError, type Log, type LogFields } from '@cloudless/base';
+import { makeDirectorySync } from '@cloudless/system';
 import winston from 'winston';
 import { toJsonLine, toPrettyLine, type LogLevel, type LogLine } from './format.js';
 
@@ -116,7 +117,7 @@ function streamTransport(stream: NodeJS.WritableStream, format: 'json' | 'pretty
 
 function fileTransport(file: string): winston.transport {
   try {
-    mkdirSync(dirname(file), { recursive: true, mode: 0o700 });
+    makeDirectorySync(dirname(file), 0o700);
     closeSync(openSync(file, 'a', 0o600));
   } catch (cause) {
     throw new CloudlessError('precondition', `cannot write the log file ${file}; choose another or make its folder writable`, {

@@ -12,7 +12,9 @@ import type { RpcLimits, RpcLoad, RpcServerOptions } from './options.js';
 import { OverloadMeter } from './overload.js';
 import { AnswerPacer, cut } from './pace-answer.js';
 import { readAhead } from './read-ahead.js';
+import { peerOf } from './peer.js';
 import { StreamShares } from './stream-shares.js';
+import { StreamTurns } from './stream-turns.js';
 
 /** What {@link CallGate} needs. */
 export interface CallGateSettings extends Pick<RpcServerOptions, 'classOf' | 'principalOf' | 'loopLagMs'> {
@@ -44,11 +46,16 @@ const ENVELOPE_BYTES = 5;
 /** What a request takes beside its head and body, roughly: HTTP/2 stream, signals, timers. */
 const REQUEST_BYTES = 4 * 1024;
 
+/** Streams that are refused in one turn of the event loop. A refusal takes about 0.2 ms. */
+const REFUSALS_PER_TURN = 8;
+
 /** Stands between requests and handlers: everything that a client's calls may take of the process is counted here. */
 export class CallGate {
   private readonly overload: OverloadMeter;
   private readonly admission: Admission;
   private readonly shares: StreamShares;
+  private readonly turns: StreamTurns;
+  private readonly refusals = new StreamTurns(REFUSALS_PER_TURN);
   private readonly waitingRequests: ByteBudget;
   private readonly unreadAnswers: ByteBudget;
   private readonly pacer: AnswerPacer;
@@ -58,6 +65,7 @@ export class CallGate {
     const { clock, log, limits, loopLagMs = () => 0 } = settings;
     this.overload = new OverloadMeter(clock, loopLagMs);
     this.shares = new StreamShares(limits);
+    this.turns = new StreamTurns(limits.snapshotMessagesPerTurn);
     this.waitingRequests = new ByteBudget(limits.waitingRequestBytes);
     this.unreadAnswers = new ByteBudget(limits.unreadAnswerBytes, () => this.admission.wake());
     this.pacer = new AnswerPacer({ clock, log, readerStallMs: limits.readerStallMs });
@@ -97,10 +105,18 @@ export class CallGate {
    */
   async admit(call: IncomingCall): Promise<AdmittedCall> {
     const { request, response, signal, handler } = call;
-    const { lane, long } = this.classOf(handler.method);
+    const { lane, long, inTurns } = this.classOf(handler.method);
     const principal = this.principalOf(call);
     const onClose = (end: () => void): void => void response.once('close', end);
-    if (long) onClose(this.shares.begin(lane, principal));
+    if (long) {
+      try {
+        onClose(this.shares.begin(lane, principal, peerOf(call.connection?.remoteAddress ?? '')));
+      } catch (reason) {
+        // In turns too: a client that is refused thousands of streams at once delays nobody with the answers.
+        await this.refusals.take(principal, signal);
+        throw reason;
+      }
+    }
     this.admission.check(lane, principal);
     const held = this.waitingRequests.hold(principal, () => cut(call));
     onClose(held.release);
@@ -115,7 +131,9 @@ export class CallGate {
       ended();
     };
     onClose(finish);
-    return { body, finishing: (answer) => (long ? begun(answer, finish) : answered(answer, finish)) };
+    const take = (): Promise<void> => this.turns.take(principal, signal);
+    const made = (answer: AsyncIterable<Uint8Array>) => (inTurns ? takingTurns(answer, take) : answer);
+    return { body, finishing: (answer) => (long ? begun(made(answer), finish) : answered(answer, finish)) };
   }
 
   /** Hands on an answer as fast as it is read, and no faster. */
@@ -129,8 +147,8 @@ export class CallGate {
   }
 
   private classOf(method: DescMethod): Required<CallClass> {
-    const { lane = 'read', long = false } = this.classes.get(method) ?? {};
-    return { lane, long: long || method.methodKind !== 'unary' };
+    const { lane = 'read', long = false, inTurns = false } = this.classes.get(method) ?? {};
+    return { lane, long: long || method.methodKind !== 'unary', inTurns };
   }
 
   private principalOf({ connection, header }: IncomingCall): string {
@@ -149,6 +167,21 @@ async function* answered(answer: AsyncIterable<Uint8Array>, finish: () => void):
   for await (const chunk of answer) {
     finish();
     yield chunk;
+  }
+}
+
+/** Makes each message of a stream in a turn of its own. */
+async function* takingTurns(answer: AsyncIterable<Uint8Array>, take: () => Promise<void>): AsyncIterable<Uint8Array> {
+  const items = answer[Symbol.asyncIterator]();
+  try {
+    for (;;) {
+      await take();
+      const item = await items.next();
+      if (item.done === true) return;
+      yield item.value;
+    }
+  } finally {
+    await items.return?.();
   }
 }
 

@@ -84,6 +84,11 @@ export function createDispatch(settings: DispatchSettings): Dispatch {
       answer(response, 431, 'resource_exhausted', `the head of the request is larger than ${settings.maxHeaderBytes} bytes`);
       return;
     }
+    const hosts = hostCount(request);
+    if (hosts > 1) {
+      answer(response, 400, 'invalid_argument', `the request has ${hosts} Host headers; send one`);
+      return;
+    }
     const decision = guardRequest(request, settings.allowedOrigins);
     if (decision.kind === 'refuse') {
       refused += 1;
@@ -140,7 +145,7 @@ async function* once(text: string): AsyncIterable<Uint8Array> {
 }
 
 /** The codes of refusals that never reach Connect. */
-type RefusalCode = 'permission_denied' | 'resource_exhausted' | 'unimplemented';
+type RefusalCode = 'invalid_argument' | 'permission_denied' | 'resource_exhausted' | 'unimplemented';
 
 /** An error as Connect clients read it, and as people do in a terminal. */
 function errorJson(code: RefusalCode, message: string): string {
@@ -151,6 +156,11 @@ function answer(response: AnyResponse, status: number, code: RefusalCode, messag
   const body = errorJson(code, message);
   response.writeHead(status, { 'Content-Type': 'application/json', 'Content-Length': Buffer.byteLength(body) });
   response.end(body);
+}
+
+/** Node keeps the first of several; a proxy in front may have looked at another (RFC 9112, section 3.2). */
+function hostCount({ rawHeaders }: AnyRequest): number {
+  return rawHeaders.filter((text, index) => index % 2 === 0 && text.toLowerCase() === 'host').length;
 }
 
 /** Size of a head as HTTP/2 counts it (RFC 9113, section 6.5.2). Node only announces its limit there, and enforces it in HTTP/1.1 alone. */

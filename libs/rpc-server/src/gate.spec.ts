@@ -256,7 +256,7 @@ it('counts streams by connection, and gives them back', async () => {
   await watch.next();
   await expect(client.watchWorkloads({})[Symbol.asyncIterator]().next()).rejects.toMatchObject({
     code: Code.ResourceExhausted,
-    rawMessage: 'this connection has 1 streams open, as many as it may; close some first',
+    rawMessage: 'this client has 1 streams open, the limit of one client; close some first',
   });
   const other = createClient(CoordinatorService, createGrpcTransport({ baseUrl: server.url }));
   const second = other.watchWorkloads({})[Symbol.asyncIterator]();
@@ -264,6 +264,51 @@ it('counts streams by connection, and gives them back', async () => {
   first.abort();
   while (server.load().streams > 1) await new Promise((resolve) => setImmediate(resolve));
   void second.return?.();
+});
+
+it('counts streams by the address they come from, over all connections', async () => {
+  const server = await open({
+    limits: { streamsPerPeer: 2 },
+    routes: (router) =>
+      router.rpc(watchWorkloads, async function* (_request, { signal }) {
+        yield {};
+        await new Promise((resolve) => signal.addEventListener('abort', resolve));
+      }),
+  });
+  const watch = () => {
+    const client = createClient(CoordinatorService, createGrpcTransport({ baseUrl: server.url }));
+    return client.watchWorkloads({})[Symbol.asyncIterator]();
+  };
+  const watches = [watch(), watch()];
+  await Promise.all(watches.map((items) => items.next()));
+  await expect(watch().next()).rejects.toMatchObject({
+    code: Code.ResourceExhausted,
+    rawMessage: 'clients at loopback have 2 streams open, the limit of one address; close some first',
+  });
+  for (const items of watches) void items.return?.();
+});
+
+it('makes the answers of watches in turns, so that a snapshot delays nobody', async () => {
+  let made = 0;
+  const server = await open({
+    classOf: ({ name }) => ({ lane: 'read', inTurns: name === 'WatchWorkloads' }),
+    routes: (router) => {
+      router.rpc(watchWorkloads, async function* () {
+        for (let count = 0; count < 5_000; count += 1, made += 1) yield {};
+      });
+      router.rpc(getWorkload, () => ({ name: String(made) }));
+    },
+  });
+  const watcher = createClient(CoordinatorService, createGrpcTransport({ baseUrl: server.url }));
+  const other = createClient(CoordinatorService, createGrpcTransport({ baseUrl: server.url }));
+  await other.getWorkload({});
+  const watch = watcher.watchWorkloads({})[Symbol.asyncIterator]();
+  await watch.next();
+  const { name } = await other.getWorkload({});
+  expect(Number(name)).toBeLessThan(5_000);
+  let seen = 1;
+  for (let item = await watch.next(); item.done !== true; item = await watch.next()) seen += 1;
+  expect(seen).toBe(5_000);
 });
 
 it('does not start with an RPC that has no lane', async () => {

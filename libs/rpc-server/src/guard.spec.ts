@@ -36,6 +36,22 @@ describe('the guard of a plaintext server', () => {
     expect(await http2Request(url, { headers: { ...JSON_TYPE, ...headers }, body: '{}' })).toMatchObject({ status: 403 });
   });
 
+  it.each([
+    { name: 'the same twice', hosts: ['localhost', 'localhost'] },
+    { name: 'two names', hosts: ['localhost', 'evil.example'] },
+    { name: 'the same in other letters', hosts: ['localhost', 'localhost'], fields: ['Host', 'hOST'] },
+  ])('answers 400 to two Host headers in HTTP/1.1: $name', async ({ hosts, fields = ['Host', 'Host'] }) => {
+    const { address } = await open();
+    const socket = net.connect(address.port, address.host);
+    const head = hosts.map((host, index) => `${fields[index]}: ${host}\r\n`).join('');
+    const path = '/cloudless.api.CoordinatorService/GetWorkload';
+    socket.write(`POST ${path} HTTP/1.1\r\n${head}Content-Type: application/json\r\nContent-Length: 2\r\n\r\n{}`);
+    const [answer] = (await once(socket, 'data')) as [Buffer];
+    expect(answer.toString()).toMatch(/^HTTP\/1\.1 400 /);
+    expect(answer.toString()).toContain('the request has 2 Host headers; send one');
+    socket.destroy();
+  });
+
   it('refuses HTTP/1.0 without a host', async () => {
     const { address } = await open();
     const socket = net.connect(address.port, address.host);

@@ -1,4 +1,5 @@
-import { Code } from '@connectrpc/connect';
+import type { DescMessage } from '@bufbuild/protobuf';
+import { Code, ConnectError, type Interceptor } from '@connectrpc/connect';
 import type { UniversalHandler, UniversalHandlerFn, UniversalServerResponse } from '@connectrpc/connect/protocol';
 import { explainEnumError } from './enum-errors.js';
 
@@ -8,13 +9,7 @@ import { explainEnumError } from './enum-errors.js';
  * Of malformed JSON Connect says INVALID_ARGUMENT, and names field or key; but for an unknown enum value, whose field is added here.
  */
 export function withInputErrors(handler: UniversalHandler): UniversalHandlerFn {
-  const { input } = handler.method;
-  const repair: Repair = (code, message) => {
-    if (code === Code.InvalidArgument) return explainEnumError(input, message);
-    return code === Code.Internal && message.startsWith(CONNECT_PREFIX)
-      ? `not a valid ${input.typeName} in the binary format: ${message.slice(CONNECT_PREFIX.length)}`
-      : undefined;
-  };
+  const repair: Repair = (code, message) => repairText(handler.method.input, code, message);
   return async (request) => {
     const response = await handler(request);
     const type = response.header?.get('Content-Type') ?? '';
@@ -26,6 +21,33 @@ export function withInputErrors(handler: UniversalHandler): UniversalHandlerFn {
       return { ...response, body: mapChunks(response.body, (chunk) => repairConnectEnd(chunk, repair)) };
     return response.status === 500 || response.status === 400 ? repairConnectUnary(response, response.body, repair) : response;
   };
+}
+
+/**
+ * The same for clients that stream: their messages are parsed while the handler reads them, so it is there that a malformed one
+ * fails. Goes outside of interceptors that log internal errors.
+ */
+export const inputErrorInterceptor: Interceptor = (next) => (request) => {
+  if (!request.stream) return next(request);
+  const { input } = request.method;
+  return next({ ...request, message: withErrorsOf(request.message, input) });
+};
+
+async function* withErrorsOf<Item>(messages: AsyncIterable<Item>, input: DescMessage): AsyncGenerator<Item> {
+  try {
+    yield* messages;
+  } catch (reason) {
+    const { code, rawMessage } = ConnectError.from(reason);
+    const message = reason instanceof ConnectError ? repairText(input, code, rawMessage) : undefined;
+    throw message === undefined ? reason : new ConnectError(message, Code.InvalidArgument, undefined, undefined, reason);
+  }
+}
+
+function repairText(input: DescMessage, code: Code, message: string): string | undefined {
+  if (code === Code.InvalidArgument) return explainEnumError(input, message);
+  return code === Code.Internal && message.startsWith(CONNECT_PREFIX)
+    ? `not a valid ${input.typeName} in the binary format: ${message.slice(CONNECT_PREFIX.length)}`
+    : undefined;
 }
 
 /** How `@connectrpc/connect` begins the message about a binary message it cannot parse (`protocol/serialization.js`). */

@@ -39,8 +39,9 @@ export function inspectBody(handler: UniversalHandler, request: InspectedRequest
     );
   };
   if (/^application\/(grpc|connect\+)/i.test(type)) {
-    const encoding = request.header.get(/^application\/grpc/i.test(type) ? 'grpc-encoding' : 'connect-content-encoding');
-    return { header: request.header, body: inspectEnvelopes(request.body, encoding, limits, check) };
+    const encodingHeader = /^application\/grpc/i.test(type) ? 'grpc-encoding' : 'connect-content-encoding';
+    const encoding = request.header.get(encodingHeader) ?? undefined;
+    return { header: request.header, body: inspectEnvelopes(request.body, { encodingHeader, encoding }, limits, check) };
   }
   const compression = COMPRESSIONS.find(({ name }) => name === request.header.get('content-encoding'));
   const header = new Headers(request.header);
@@ -92,13 +93,20 @@ async function* inspectWhole(
 const ENVELOPE_HEAD_BYTES = 5;
 const COMPRESSED = 0b1;
 
+/** How the messages of a stream are compressed, and the header that says so. */
+interface StreamEncoding {
+  readonly encodingHeader: string;
+  readonly encoding: string | undefined;
+}
+
 /** A body of messages, each with its flags and length before it. */
 async function* inspectEnvelopes(
   source: AsyncIterable<Uint8Array>,
-  encoding: string | null,
+  streamEncoding: StreamEncoding,
   limits: MessageLimits,
   check: (bytes: Uint8Array) => Uint8Array,
 ): AsyncIterable<Uint8Array> {
+  const { encoding } = streamEncoding;
   const compression = COMPRESSIONS.find(({ name }) => name === encoding);
   const pending = new PendingBytes();
   for await (const chunk of source) {
@@ -106,18 +114,37 @@ async function* inspectEnvelopes(
     for (;;) {
       if (pending.length < ENVELOPE_HEAD_BYTES) break;
       const head = pending.peek(ENVELOPE_HEAD_BYTES);
+      const flags = head.readUInt8(0);
+      checkFlags(flags, streamEncoding);
       const length = head.readUInt32BE(1);
       if (length > limits.readMaxBytes) throw tooLarge(limits.readMaxBytes, length);
       if (pending.length < ENVELOPE_HEAD_BYTES + length) break;
       pending.take(ENVELOPE_HEAD_BYTES);
       const data = pending.take(length);
-      const flags = head.readUInt8(0);
       if ((flags & COMPRESSED) === 0) yield envelope(flags, check(data));
       else if (compression === undefined) yield envelope(flags, data);
       else yield envelope(flags & ~COMPRESSED, check(await unpack(compression, data, limits)));
     }
   }
   if (pending.length > 0) yield pending.take(pending.length);
+}
+
+/**
+ * Requests have one flag in all protocols; the ends of streams have others, but only in answers.
+ * @throws ConnectError INVALID_ARGUMENT. Connect would take a flag that it does not know for none, and call a compressed message
+ *   without an encoding an internal error.
+ */
+function checkFlags(flags: number, { encodingHeader, encoding }: StreamEncoding): void {
+  if ((flags & ~COMPRESSED) !== 0) {
+    const bits = flags.toString(2).padStart(8, '0');
+    throw new ConnectError(`a message has the flags ${bits}; only the last bit (compressed) is known`, Code.InvalidArgument);
+  }
+  if (flags === COMPRESSED && (encoding === undefined || encoding === 'identity')) {
+    throw new ConnectError(
+      `a message is marked as compressed, but the header ${encodingHeader} names no compression`,
+      Code.InvalidArgument,
+    );
+  }
 }
 
 /** Chunks that are taken out in other sizes than they came in; each byte is copied at most twice. */

@@ -17,6 +17,11 @@ export interface CallClass {
   readonly lane: Lane;
   /** A unary call that mostly waits for something outside, as a command that runs: it counts as a stream does. */
   readonly long?: boolean;
+  /**
+   * A stream whose messages are made from memory, as fast as the client takes them: a snapshot. Such streams make their
+   * messages in turns, so that many that open together delay nobody else.
+   */
+  readonly inTurns?: boolean;
 }
 
 /** Says to which lane an RPC belongs. Undefined is a mistake: the server does not start. */

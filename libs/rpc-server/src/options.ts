@@ -34,8 +34,11 @@ export interface RpcLimits {
   readonly runningPerPrincipal: number;
   /** Calls of users that begin in one turn of the event loop; one, while it is overloaded. */
   readonly callsPerTurn: number;
-  /** Streams and long calls that are open, of all users together and of one principal. */
+  /** Messages of snapshots that are made in one turn of the event loop, for all users together. */
+  readonly snapshotMessagesPerTurn: number;
+  /** Streams and long calls that are open: of all users together, of one address, and of one principal. */
   readonly streams: number;
+  readonly streamsPerPeer: number;
   readonly streamsPerPrincipal: number;
   /** The same for streams of the control lane: an agent has a session and at most 32 tunnels. */
   readonly controlStreamsPerPrincipal: number;
@@ -82,7 +85,12 @@ export const defaultRpcLimits: RpcLimits = {
   },
   runningPerPrincipal: 16,
   callsPerTurn: 8,
+  // A large workload takes about 1 ms: others wait for 8 ms at most until it is their turn.
+  snapshotMessagesPerTurn: 8,
   streams: 2_048,
+  // A stream that is not read holds about 100 KB: 50 MB for one address. Behind one there may be an office, or all of a development
+  // machine: room for a hundred people with five watches each. Four such addresses fill the server, one does not.
+  streamsPerPeer: 512,
   streamsPerPrincipal: 64,
   controlStreamsPerPrincipal: 40,
   waitingRequestBytes: 64 * 1024 * 1024,

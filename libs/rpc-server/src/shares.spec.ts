@@ -2,30 +2,70 @@ import { ManualClock } from '@cloudless/base/testing';
 import { Code } from '@connectrpc/connect';
 import { ByteBudget } from './byte-budget.js';
 import { ResetLimit } from './reset-limit.js';
+import { peerOf } from './peer.js';
 import { StreamShares } from './stream-shares.js';
 
 describe('streams', () => {
-  const limits = { streams: 3, streamsPerPrincipal: 2, controlStreamsPerPrincipal: 1 };
+  const limits = { streams: 3, streamsPerPeer: 3, streamsPerPrincipal: 2, controlStreamsPerPrincipal: 1 };
 
   it('are counted by principal and in total, and given back once', () => {
     const shares = new StreamShares(limits);
-    const end = shares.begin('read', 'a');
-    shares.begin('write', 'a');
-    expect(() => shares.begin('read', 'a')).toThrow('this connection has 2 streams open, as many as it may; close some first');
-    shares.begin('read', 'b');
-    expect(() => shares.begin('read', 'c')).toThrow(expect.objectContaining({ code: Code.ResourceExhausted }));
+    const end = shares.begin('read', 'a', '192.0.2.1');
+    shares.begin('write', 'a', '192.0.2.1');
+    expect(() => shares.begin('read', 'a', '192.0.2.1')).toThrow(
+      'this client has 2 streams open, the limit of one client; close some first',
+    );
+    shares.begin('read', 'b', '192.0.2.2');
+    expect(() => shares.begin('read', 'c', '192.0.2.3')).toThrow(
+      expect.objectContaining({
+        code: Code.ResourceExhausted,
+        rawMessage: 'the server has 3 streams open, its limit; try again later',
+      }),
+    );
     end();
     end();
     expect([shares.open, shares.refused]).toEqual([2, 2]);
-    shares.begin('read', 'c');
+    shares.begin('read', 'c', '192.0.2.3');
+  });
+
+  it('are counted by the address they come from, however many clients are there', () => {
+    const shares = new StreamShares({ ...limits, streams: 9 });
+    const ends = ['a', 'b', 'c'].map((principal) => shares.begin('read', principal, '192.0.2.1'));
+    expect(() => shares.begin('read', 'd', '192.0.2.1')).toThrow(
+      expect.objectContaining({
+        code: Code.ResourceExhausted,
+        rawMessage: 'clients at 192.0.2.1 have 3 streams open, the limit of one address; close some first',
+      }),
+    );
+    shares.begin('read', 'e', '192.0.2.2');
+    ends[0]?.();
+    ends[0]?.();
+    shares.begin('read', 'd', '192.0.2.1');
+    expect(() => shares.begin('read', 'f', '192.0.2.1')).toThrow('the limit of one address');
+    expect(shares.open).toBe(4);
+  });
+
+  it.each([
+    { name: 'all of 127.0.0.0/8, and ::1', addresses: ['127.0.0.1', '127.8.9.10', '::1', '::ffff:127.0.0.2'] },
+    { name: 'an IPv4 address and its IPv6 form', addresses: ['192.0.2.1', '::ffff:192.0.2.1'] },
+    { name: 'a /64 of IPv6', addresses: ['2001:db8:0:1::1', '2001:db8:0:1:ffff:0:0:9', '2001:db8::1:a:b:c:d'] },
+  ])('of $name share one limit', ({ addresses }) => {
+    expect(new Set(addresses.map(peerOf)).size).toBe(1);
+  });
+
+  it.each([
+    { name: 'IPv4', addresses: ['192.0.2.1', '192.0.2.2'] },
+    { name: 'IPv6', addresses: ['2001:db8:0:1::1', '2001:db8:0:2::1'] },
+  ])('of different addresses of $name have limits of their own', ({ addresses }) => {
+    expect(new Set(addresses.map(peerOf)).size).toBe(2);
   });
 
   it('of the control lane have a share of their own', () => {
     const shares = new StreamShares({ ...limits, streams: 0 });
-    const end = shares.begin('control', 'a');
-    expect(() => shares.begin('control', 'a')).toThrow('1 streams open');
+    const end = shares.begin('control', 'a', '192.0.2.1');
+    expect(() => shares.begin('control', 'a', '192.0.2.1')).toThrow('1 streams open');
     end();
-    shares.begin('control', 'a');
+    for (const agent of ['a', 'b', 'c', 'd']) shares.begin('control', agent, '192.0.2.1');
     expect(shares.open).toBe(0);
   });
 });
@@ -48,6 +88,17 @@ describe('bytes', () => {
     largest.add(1_000); // of a call that was cut nothing counts
     largest.release();
     expect(budget.bytes).toBe(75);
+  });
+
+  it('of a client are less by what one of its two calls gives back', () => {
+    const budget = new ByteBudget(100);
+    const [first, second] = [budget.hold('a', () => undefined), budget.hold('a', () => undefined)];
+    first.add(30);
+    second.add(50);
+    first.release();
+    expect([budget.bytesOf('a'), budget.bytes]).toEqual([50, 50]);
+    second.release();
+    expect([budget.bytesOf('a'), budget.bytes]).toEqual([0, 0]);
   });
 
   it('are given back once, and that is told', () => {

@@ -11,6 +11,7 @@ import { ConnectionPool } from './connection-pool.js';
 import { ServerConnection } from './connection.js';
 import { createDispatch, type Dispatch } from './dispatch.js';
 import { HealthState, healthRoutes } from './health.js';
+import { inputErrorInterceptor } from './input-errors.js';
 import { COMPRESSIONS } from './inspect-body.js';
 import { listenOnLoopback, type ListenAddress } from './listen.js';
 import { defaultRpcLimits, type RpcLimits, type RpcLoad, type RpcServer, type RpcServerOptions } from './options.js';
@@ -125,7 +126,7 @@ class PlaintextServer implements RpcServer {
     const { readMaxBytes, maxTimeoutMs } = this.limits;
     const router: ConnectRouter = createConnectRouter({
       acceptCompression: COMPRESSIONS,
-      interceptors: [this.limiter.interceptor, ...interceptors],
+      interceptors: [this.limiter.interceptor, inputErrorInterceptor, ...interceptors],
       jsonOptions: { ignoreUnknownFields: false, alwaysEmitImplicit: true },
       readMaxBytes,
       maxTimeoutMs,

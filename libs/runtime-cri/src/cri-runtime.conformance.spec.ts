@@ -6,6 +6,7 @@ if (WHY_NOT === undefined) {
   describeContainerRuntime('the CRI runtime', {
     open: () => openRealCriMachine(),
     unknownCommand: ['no-such-executable'],
+    unexecutableCommand: ['/etc/passwd'],
     rotatingLines: 3_000,
   });
 } else {

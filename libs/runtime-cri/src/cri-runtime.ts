@@ -1,8 +1,8 @@
-import { mkdirSync } from 'node:fs';
 import { rm, rmdir } from 'node:fs/promises';
 import { uptime } from 'node:os';
 import path from 'node:path';
 import { CloudlessError, errorFields, sleep, type ContainerId, type StopSignal } from '@cloudless/base';
+import { withStartFailure } from '@cloudless/runtime';
 import type {
   ContainerEvent,
   ContainerLease,
@@ -15,6 +15,7 @@ import type {
   LogRequest,
   StartProgress,
 } from '@cloudless/runtime';
+import { makeDirectorySync } from '@cloudless/system';
 import { closedError, CriClient } from './client/cri-client.js';
 import { checkOptions, toCollector, toVolumeStore, type CriRuntimeOptions } from './cri-runtime-options.js';
 import { endEverything } from './containers/end-everything.js';
@@ -60,7 +61,7 @@ export interface CriRuntime extends ContainerRuntime {
  */
 export async function openCriRuntime(options: CriRuntimeOptions): Promise<CriRuntime> {
   checkOptions(options);
-  mkdirSync(options.logDirectory, { recursive: true, mode: 0o755 });
+  makeDirectorySync(options.logDirectory, 0o755);
   const runtime = new OpenCriRuntime(options);
   try {
     await runtime.open();
@@ -103,7 +104,20 @@ class OpenCriRuntime implements CriRuntime {
     const { maxPids = DEFAULT_MAX_PIDS, processPorts } = options;
     const capabilities = (): readonly string[] => this.known.names();
     this.starter = new Starter({
-      ...{ client, inventory, sandboxes, images, volumes, owner, capabilities, maxPids, processPorts, logDirectoryOf, log },
+      ...{
+        client,
+        inventory,
+        sandboxes,
+        images,
+        volumes,
+        owner,
+        capabilities,
+        maxPids,
+        processPorts,
+        logDirectoryOf,
+        clock,
+        log,
+      },
     });
     this.stopper = new Stopper(client, inventory, clock);
     const watcher = (this.watcher = new Watcher(client, inventory, clock, log));
@@ -182,7 +196,11 @@ class OpenCriRuntime implements CriRuntime {
     return this.containerLogs.read(containerId, request, signal);
   }
 
-  async *exec(containerId: ContainerId, request: ExecRequest, signal: StopSignal): AsyncGenerator<ExecEvent> {
+  exec(containerId: ContainerId, request: ExecRequest, signal: StopSignal): AsyncGenerator<ExecEvent> {
+    return withStartFailure(request, this.execEvents(containerId, request, signal));
+  }
+
+  private async *execEvents(containerId: ContainerId, request: ExecRequest, signal: StopSignal): AsyncGenerator<ExecEvent> {
     const { runtimeId, status } = await this.inventory.lookFor(containerId);
     if (status.phase !== 'running' || status.pid === undefined) {
       throw new CloudlessError('precondition', `container ${containerId} does not run`);

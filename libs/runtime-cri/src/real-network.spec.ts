@@ -146,6 +146,15 @@ describeReal(`networks of real containers${WHY_NOT === undefined ? '' : ` (${WHY
     expect(await sh(status, 'hostname')).toBe(status.containerId.slice(0, 12));
   });
 
+  it('its own network lets any user listen at any port, that of the machine does not', async () => {
+    const security = { runAsUser: 1000, capabilitiesDrop: ['ALL'] };
+    const { ip = '' } = await start(says('hello'), { security });
+    expect(await tcpText(ip, 80)).toBe('hello');
+    const shared = await start('exec sleep 3600', { network: { hostNetwork: true }, security });
+    const first = '/proc/sys/net/ipv4/ip_unprivileged_port_start';
+    expect(await sh(shared, `cat ${first}`)).toBe(readFileSync(first, 'utf8').trim());
+  });
+
   it('name and name servers as asked', async () => {
     const network = { hostname: 'shop-1', dnsServers: ['192.0.2.1', '2001:db8::1'] };
     const status = await start('sleep 3600', { network });

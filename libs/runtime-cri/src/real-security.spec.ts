@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
 import type { ContainerRequest, SecurityRequest } from '@cloudless/runtime';
-import { execIn, selfStatus, startIdle } from './testing/real-commands.js';
+import { execIn, startIdle, statusOf } from './testing/real-commands.js';
 import { openRealCriMachine, WHY_NOT, type RealCriMachine } from './testing/real-cri-machine.js';
 
 const describeReal = WHY_NOT === undefined ? describe : describe.skip;
@@ -15,8 +15,9 @@ let home: string;
 
 /** What a container with these privileges is seen to have, from inside. */
 async function inside(security?: SecurityRequest, overrides: Partial<ContainerRequest> = {}): Promise<Inside> {
-  const { containerId } = await startIdle(machine.runtime, { ...(security === undefined ? {} : { security }), ...overrides });
-  const fields = await selfStatus(machine.runtime, containerId);
+  const started = await startIdle(machine.runtime, { ...(security === undefined ? {} : { security }), ...overrides });
+  const { containerId } = started;
+  const fields = await statusOf(started);
   const mask = (name: string): bigint => BigInt(`0x${fields.get(name) ?? '0'}`);
   const has = (field: string): readonly string[] =>
     Object.entries(BITS).flatMap(([name, bit]) => ((mask(field) >> BigInt(bit)) & 1n ? [name] : []));

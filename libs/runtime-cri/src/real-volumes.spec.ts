@@ -16,8 +16,10 @@ import path from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import type { ContainerRequest, ContainerStatus, VolumeRequest } from '@cloudless/runtime';
 import { openCriRuntime } from './index.js';
+
 import { execIn, requestOf, startIdle } from './testing/real-commands.js';
-import { openRealCriMachine, removeAll, SOCKET, WHY_NOT, type RealCriMachine } from './testing/real-cri-machine.js';
+import { openRealCriMachine, removeAll, SOCKET, until, WHY_NOT, type RealCriMachine } from './testing/real-cri-machine.js';
+import { mountsWithin } from './volumes/mount-table.js';
 
 const describeReal = WHY_NOT === undefined ? describe : describe.skip;
 
@@ -39,6 +41,13 @@ const hostPath = (from: string, readOnly = false): VolumeRequest => ({
 });
 const start = (group: string, ...volumes: readonly VolumeRequest[]): Promise<ContainerStatus> =>
   startIdle(machine.runtime, { group, volumes });
+/** An empty directory in memory. */
+const memory = (name: string, mountPath: string, sizeBytes?: number): VolumeRequest => ({
+  ...{ name, mountPath, readOnly: false },
+  source: { kind: 'emptyDir', memory: sizeBytes === undefined ? {} : { sizeBytes } },
+});
+/** Where files in memory are mounted for containers of this machine. */
+const inMemory = (): readonly string[] => mountsWithin(volumeDirectory);
 const sh = async ({ containerId }: ContainerStatus, script: string): Promise<string> =>
   (await execIn(machine.runtime, containerId, script)).text.trim();
 const groups = (): readonly string[] => {
@@ -77,6 +86,59 @@ describeReal(`volumes of real containers${WHY_NOT === undefined ? '' : ` (${WHY_
     expect(groups()).toEqual(['replica-2']);
     await end(other);
     expect(groups()).toEqual([]);
+  });
+
+  it('an empty directory in memory holds as much as it may, lasts as long as its group, and nothing of it is left', async () => {
+    const volume = memory('cache', '/cache', 1024 * 1024);
+    const first = await start('memory-1', volume);
+    expect(
+      await sh(first, 'stat -f -c %T /cache; stat -c %a /cache; df -k /cache | tail -n 1 | tr -s " " | cut -d " " -f 2'),
+    ).toBe('tmpfs\n777\n1024');
+    expect(await sh(first, 'head -c 2000000 /dev/zero > /cache/much || stat -c %s /cache/much')).toMatch(/\n1048576$/);
+    expect(await sh(first, 'rm /cache/much; echo kept > /cache/note; mount | grep " /cache "')).toMatch(
+      /nosuid.*nodev|nodev.*nosuid/,
+    );
+    await machine.runtime.stop(first.containerId, 0);
+    const second = await start('memory-1', volume);
+    await machine.runtime.remove(first.containerId);
+    expect(await sh(second, 'cat /cache/note')).toBe('kept');
+    expect(inMemory()).toHaveLength(1);
+    await end(second);
+    expect([inMemory(), groups()]).toEqual([[], []]);
+  });
+
+  it('/dev/shm is as large as it was asked to be, and empty for each container', async () => {
+    const request = { group: 'shm-1', shmSizeBytes: 200 * 1024 * 1024 };
+    const size = 'df -k /dev/shm | tail -n 1 | tr -s " " | cut -d " " -f 2; stat -c %a /dev/shm; ls /dev/shm';
+    const first = await startIdle(machine.runtime, request);
+    expect(await sh(first, `${size}; echo x > /dev/shm/x`)).toBe('204800\n1777');
+    await machine.runtime.stop(first.containerId, 0);
+    const second = await startIdle(machine.runtime, request);
+    expect(await sh(second, size)).toBe('204800\n1777');
+    await machine.runtime.remove(first.containerId);
+    expect(inMemory()).toHaveLength(1);
+    await end(second);
+    expect([inMemory(), groups()]).toEqual([[], []]);
+    expect(await sh(await startIdle(machine.runtime), size)).toBe('65536\n1777');
+  });
+
+  it('files in memory of a start that failed, and of groups that nobody knows, are not left', async () => {
+    const bad = requestOf('', {
+      command: ['/no-such-program'],
+      group: 'memory-2',
+      volumes: [memory('a', '/a')],
+      shmSizeBytes: 4096,
+    });
+    await expect(machine.runtime.start(bad)).rejects.toMatchObject({ kind: 'invalid' });
+    expect([inMemory(), groups()]).toEqual([[], []]);
+    const left = await start('memory-3', memory('a', '/a'));
+    await machine.runtime.close();
+    await removeAll(await openCriRuntime({ ...machine.options, volumeDirectory: path.join(allowed, 'elsewhere') }));
+    expect(inMemory()).toHaveLength(1);
+    const later = await openCriRuntime({ ...machine.options, orphanAgeMs: 0 });
+    await until(() => inMemory().length === 0 && groups().length === 0);
+    await later.close();
+    expect(left.phase).toBe('running');
   });
 
   it('nobody of the machine but root gets to what containers keep', async () => {

@@ -1,4 +1,4 @@
-import { chmodSync, mkdirSync, statSync } from 'node:fs';
+import { chmodSync, statSync } from 'node:fs';
 import path from 'node:path';
 import {
   backoffDelayMs,
@@ -23,7 +23,9 @@ import {
   type ExecRequest,
   type LogLine,
   type LogRequest,
+  withStartFailure,
 } from '@cloudless/runtime';
+import { makeDirectorySync } from '@cloudless/system';
 import { Connection, gone, type Answer } from './client/connection.js';
 import { execOver } from './client/exec-stream.js';
 import { connectOrStart } from './client/launcher.js';
@@ -102,7 +104,7 @@ export async function openProcessRuntime(options: ProcessRuntimeOptions): Promis
 }
 
 function makePrivate(directory: string): void {
-  if (mkdirSync(directory, { recursive: true, mode: 0o700 }) !== undefined) chmodSync(directory, 0o700);
+  if (makeDirectorySync(directory, 0o700) !== undefined) chmodSync(directory, 0o700);
   if ((statSync(directory).mode & 0o077) !== 0) {
     throw new CloudlessError('precondition', `directory ${directory} is open to others: make it private (chmod 700)`);
   }
@@ -192,7 +194,8 @@ class SupervisedRuntime implements ProcessRuntime {
 
   async *exec(containerId: ContainerId, request: ExecRequest, signal: StopSignal): AsyncGenerator<ExecEvent> {
     await this.connection();
-    yield* execOver(this.options.directory, this.settings, containerId, request, signal);
+    const { directory } = this.options;
+    yield* withStartFailure(request, execOver(directory, this.settings, containerId, request, signal));
   }
 
   async close(): Promise<void> {

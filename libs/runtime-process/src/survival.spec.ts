@@ -296,9 +296,8 @@ describe('a daemon, whose parent has ended, in a session of its own with an empt
     const { runtime } = machine;
     const { containerId, pid = 0 } = await runtime.start(aScript('exec sleep 3600'));
     const isHeld = hasCgroup(pid);
-    // The end of a command kills its group: the daemon must have left the group before.
-    const script = `${daemon()}; until [ -s ${scratch}/daemon ]; do sleep 0.02; done`;
-    const command = ['/bin/sh', '-c', script];
+    // The end of a command kills its process group, which the daemon leaves only when it begins.
+    const command = ['/bin/sh', '-c', `${daemon()}; until [ -s ${scratch}/daemon ]; do sleep 0.01; done`];
     for await (const _ of runtime.exec(containerId, { command }, new AbortController().signal));
     const pidOfDaemon = await pidIn('daemon');
     await runtime.stop(containerId, 0);

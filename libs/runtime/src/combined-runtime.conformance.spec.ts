@@ -12,6 +12,7 @@ const late = { name: 'cri', version: 'late', capabilities: ['runtime.cri'] };
 function harness(image?: string): RuntimeHarness {
   return {
     unknownCommand: ['no-such-executable'],
+    unexecutableCommand: ['unexecutable'],
     rotatingLines: 15_000,
     open: async (): Promise<RuntimeMachine> => {
       const clock = new ManualClock();
@@ -19,6 +20,7 @@ function harness(image?: string): RuntimeHarness {
       let containers = createFakeRuntime({ clock, capabilities: ['runtime.cri', ...capabilities] });
       const { machine } = image === undefined ? processes : containers;
       machine.removeExecutable('no-such-executable');
+      machine.removeExecutable('unexecutable', 'notExecutable');
       if (image !== undefined) machine.images.set(image);
       const open = async () => {
         const lateContainers = new LateRuntime({ ...late, open: async () => containers });

@@ -23,11 +23,17 @@ export interface VolumeRequest {
   readonly readOnly: boolean;
   readonly source:
     /** Empty for the first container of its group, then as the one before left it; goes with the last of the group. */
-    | { readonly kind: 'emptyDir' }
+    | { readonly kind: 'emptyDir'; readonly memory?: MemoryRequest }
     /** What is there on the machine. Needs capability `volumes.hostpath`. */
     | { readonly kind: 'hostPath'; readonly path: string }
     /** Kept on the machine under these names until somebody removes it; made when missing. Each part is a DNS label. */
     | { readonly kind: 'named'; readonly namespace: string; readonly workload: string; readonly name: string };
+}
+
+/** Files in memory instead of on disk; what is in them counts as memory of the container. Needs capability `volumes.memory`. */
+export interface MemoryRequest {
+  /** Absent: half of the machine's memory. */
+  readonly sizeBytes?: number;
 }
 
 /** Profiles of seccomp and AppArmor: the runtime's own, none, or one that the machine has (a path, or a name for AppArmor). */
@@ -40,8 +46,14 @@ export type SecurityProfile =
 export interface SecurityRequest {
   readonly runAsNonRoot?: boolean;
   readonly runAsUser?: number;
-  /** Needs `runAsUser`. */
+  /** A name in the image's own list of users, in place of `runAsUser`. Needs capability `security.username`. */
+  readonly userName?: string;
+  /** Needs `runAsUser` or `userName`. */
   readonly runAsGroup?: number;
+  /** Ids of groups beside those of the user. Needs capability `security.groups`. */
+  readonly supplementalGroups?: readonly number[];
+  /** A further group, that empty directories and what is made in them belong to. Needs capability `security.groups`. */
+  readonly fsGroup?: number;
   readonly readOnlyRootFilesystem?: boolean;
   /** Without `CAP_`, in capitals, or `ALL`. Dropped first, then added. */
   readonly capabilitiesAdd?: readonly string[];
@@ -59,6 +71,14 @@ export interface SecurityRequest {
   readonly runtimeClass?: string;
 }
 
+/** One line of a container's `/etc/hosts`. */
+export interface ExtraHost {
+  /** IPv4 or IPv6. */
+  readonly ip: string;
+  /** At least one; labels of letters, digits, `-` and `_`, separated by dots. */
+  readonly hostnames: readonly string[];
+}
+
 /** The network that a container sees. */
 export interface NetworkRequest {
   /** The machine's own. Needs capability `network.host`. */
@@ -66,6 +86,25 @@ export interface NetworkRequest {
   readonly hostname?: string;
   /** IP addresses; absent: as the machine. */
   readonly dnsServers?: readonly string[];
+  /** Further lines of the container's `/etc/hosts`, after localhost and its own name. */
+  readonly extraHosts?: readonly ExtraHost[];
+}
+
+/** A device of the machine. Needs capability `device.<hostPath>`. */
+export interface DeviceRequest {
+  readonly hostPath: string;
+  /** Absolute path inside the container. */
+  readonly containerPath: string;
+  /** Any of `r`, `w` and `m`, in this order. */
+  readonly permissions: string;
+}
+
+/** A limit of each process, as setrlimit(2) has it; -1: no limit. Needs capability `container.ulimits`. */
+export interface UlimitRequest {
+  /** As `ulimit` and Docker name them: `nofile`, `core`… */
+  readonly name: string;
+  readonly soft: number;
+  readonly hard: number;
 }
 
 /** What a start is busy with, for people who wait. */
@@ -91,14 +130,30 @@ export interface ContainerRequest {
   readonly ports: readonly PortRequest[];
   /** Enforced limits; absent means none, of `pids` (processes and threads) the runtime's own. CPU in millicores, memory in bytes. */
   readonly limits: { readonly cpuMillis?: number; readonly memoryBytes?: number; readonly pids?: number };
-  /** What was reserved: how CPU time is shared out when there is not enough. Runtimes without cgroups disregard it. */
-  readonly requests?: { readonly cpuMillis?: number };
+  /** What was reserved: how CPU time is shared out when there is not enough, and who is ended when memory runs out. Runtimes without cgroups disregard it. */
+  readonly requests?: { readonly cpuMillis?: number; readonly memoryBytes?: number };
   readonly imagePull?: PullPolicy;
   /** Containers of one group, one after the other, share their empty directories: the replica's id. */
   readonly group?: string;
   readonly volumes?: readonly VolumeRequest[];
   readonly security?: SecurityRequest;
   readonly network?: NetworkRequest;
+  /**
+   * An init process reaps orphans as the first process of the container. Default true where the runtime can; written out as true it
+   * needs capability `container.init`.
+   */
+  readonly init?: boolean;
+  /** Size of /dev/shm, empty at each start; absent: the runtime's own. Needs capability `container.shm`. */
+  readonly shmSizeBytes?: number;
+  /**
+   * Kernel parameters of its own namespaces, by their names: `net.ipv4.tcp_keepalive_time`. Each needs a capability of its own,
+   * `sysctl.<name>`.
+   */
+  readonly sysctls?: Readonly<Record<string, string>>;
+  readonly ulimits?: readonly UlimitRequest[];
+  readonly devices?: readonly DeviceRequest[];
+  /** Platform of the image, such as `linux/amd64`. Needs capability `platform.<platform>`. */
+  readonly imagePlatform?: string;
   /** Ends the container unless it is renewed; absent: it runs without end. Needs capability `disconnect.exclusive`. */
   readonly lease?: ContainerLease;
 }
@@ -271,7 +326,9 @@ export interface ContainerRuntime {
   /**
    * Runs a command; the last event is `exited`. A reader that does not take what comes makes the command wait. An aborted
    * signal, or leaving the loop, ends the command and its children: SIGTERM and SIGHUP, SIGKILL after {@link EXEC_GRACE_MS}.
-   * @throws kind `precondition` when the container is not running, `invalid` when the command cannot be started,
+   * A program that does not exist ends with 127, and one that cannot be executed with 126, each with a line on stderr (on a terminal
+   * on stdout).
+   * @throws kind `precondition` when the container is not running, `invalid` when the command is empty or malformed,
    *   `deadline` after the timeout, with what was written before it already delivered, `unimplemented` for a terminal where
    *   capability `exec.tty` is missing.
    */

@@ -4,11 +4,13 @@ export type {
   ContainerLease,
   ContainerPhase,
   ContainerRequest,
+  DeviceRequest,
   ContainerRuntime,
   ContainerStatus,
   ExecEvent,
   ExecInput,
   ExecRequest,
+  ExtraHost,
   LogLine,
   LogRequest,
   LogStream,
@@ -19,12 +21,14 @@ export type {
   SecurityRequest,
   StartProgress,
   TerminalSize,
+  UlimitRequest,
   VolumeRequest,
 } from './container-runtime.js';
 export { combineRuntimes } from './combined-runtime.js';
 export type { CombinedRuntime, CombinedRuntimeOptions } from './combined-runtime.js';
 export { LateRuntime } from './late-runtime.js';
 export type { LateRuntimeOptions } from './late-runtime.js';
+export { CommandNotStartedError, NOT_STARTED_EXIT_CODES, withStartFailure } from './command-not-started.js';
 export { EXEC_GRACE_MS } from './container-runtime.js';
 export { EventReaders } from './event-readers.js';
 export { exitReason } from './exit-reason.js';

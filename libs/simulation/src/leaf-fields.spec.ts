@@ -155,11 +155,16 @@ const ofVolume = (before: JsonObject, after: JsonObject): Row => {
   const volume = {
     name: 'data',
     mountPath: '/data',
-    ...('hostPath' in before || 'named' in before ? {} : { emptyDir: {} }),
+    ...('hostPath' in before || 'named' in before || 'emptyDir' in before ? {} : { emptyDir: {} }),
     ...before,
   };
   return ofImage({ volumes: [volume] }, { volumes: [{ ...volume, ...after }] });
 };
+
+const ofUlimit = (other: JsonObject): Row =>
+  ofImage({ ulimits: [{ name: 'nofile', soft: '1000' }] }, { ulimits: [{ name: 'nofile', soft: '1000', ...other }] });
+const ofDevice = (other: JsonObject): Row =>
+  ofImage({ devices: [{ hostPath: '/dev/fuse' }] }, { devices: [{ hostPath: '/dev/fuse', ...other }] });
 
 const rows: Readonly<Record<string, Row>> = {
   image: { variant: { image: 'nginx:alpine' } },
@@ -304,13 +309,35 @@ const rows: Readonly<Record<string, Row>> = {
   'volumes.read_only': ofVolume({}, { readOnly: true }),
   'volumes.host_path.path': ofVolume({ hostPath: { path: '/srv' } }, { hostPath: { path: '/etc' } }),
   'volumes.named.name': ofVolume({ named: { name: 'data' } }, { named: { name: 'other' } }),
-  'volumes.empty_dir.size_limit_bytes': {
-    ...ofVolume({}, { emptyDir: { sizeLimitBytes: '1' } }),
-    refused: 'spec.volumes[0].empty_dir.size_limit_bytes',
-  },
+  'volumes.empty_dir.size_limit_bytes': ofVolume(
+    { emptyDir: { medium: 'MEMORY' } },
+    { emptyDir: { medium: 'MEMORY', sizeLimitBytes: '1' } },
+  ),
+  'volumes.empty_dir.medium': ofVolume({}, { emptyDir: { medium: 'MEMORY' } }),
+  init: ofImage({}, { init: false }),
+  shm_size_bytes: ofImage({}, { shmSizeBytes: '1048576' }),
+  'ulimits.name': ofUlimit({ name: 'nproc' }),
+  'ulimits.soft': ofUlimit({ soft: '2000' }),
+  'ulimits.hard': ofUlimit({ hard: '2000' }),
+  sysctls: ofImage({}, { sysctls: { 'net.ipv4.tcp_fin_timeout': '10' } }),
+  'devices.host_path': ofDevice({ hostPath: '/dev/kvm' }),
+  'devices.container_path': ofDevice({ containerPath: '/dev/x' }),
+  'devices.permissions': ofDevice({ permissions: 'r' }),
+  'security.user': ofImage({}, { security: { user: 'nginx' } }),
+  'security.supplemental_groups': ofImage({}, { security: { supplementalGroups: ['5'] } }),
+  'security.fs_group': ofImage({}, { security: { fsGroup: '5' } }),
+  'image_pull.platform': ofImage({}, { imagePull: { platform: 'linux/arm64' } }),
   'network.host_network': ofImage({}, { network: { hostNetwork: true } }),
   'network.hostname': ofImage({}, { network: { hostname: 'x' } }),
   'network.dns_servers': ofImage({}, { network: { dnsServers: ['127.0.0.1'] } }),
+  'network.extra_hosts.ip': ofImage(
+    { network: { extraHosts: [{ ip: '192.0.2.1', hostnames: ['db'] }] } },
+    { network: { extraHosts: [{ ip: '192.0.2.2', hostnames: ['db'] }] } },
+  ),
+  'network.extra_hosts.hostnames': ofImage(
+    { network: { extraHosts: [{ ip: '192.0.2.1', hostnames: ['db'] }] } },
+    { network: { extraHosts: [{ ip: '192.0.2.1', hostnames: ['cache'] }] } },
+  ),
   'image_pull.policy': ofImage({}, { imagePull: { policy: 'ALWAYS' } }),
   'image_pull.secret': { ...ofImage({}, { imagePull: { secret: 'x' } }), refused: 'spec.image_pull.secret' },
   ...refusedRows('secrets', {

@@ -12,7 +12,7 @@ import { createApiServer, type ApiServer } from '@cloudless/api-server';
 import { createSeededRandom, noMeter, silentLog, sleep, type Log, type Meter, type Random } from '@cloudless/base';
 import { ManualClock } from '@cloudless/base/testing';
 import { openClusterState, type ClusterState } from '@cloudless/cluster-state';
-import { impossibleLimitsOf, startControllers, type Controllers } from '@cloudless/controllers';
+import { impossibleLimitsOf, startControllers, type Controllers, type RetentionLimits } from '@cloudless/controllers';
 import { createMemoryStateStore, type StateStore } from '@cloudless/state-store';
 import { createContextKey, createRouterTransport, type Transport } from '@connectrpc/connect';
 import { ScriptedAgent } from './scripted-agent.js';
@@ -29,7 +29,9 @@ export interface TestClusterOptions {
   /** Default: nothing is measured. */
   readonly meter?: Meter;
   /** Where callers seem to be; default: nowhere. */
-  readonly callerAddress?: string;
+  readonly callerAddress?: string | (() => string);
+  /** What the store keeps at most, where it is not the default. */
+  readonly retention?: Partial<RetentionLimits>;
 }
 
 /**
@@ -98,9 +100,9 @@ export class TestCluster {
   async startCoordinator(): Promise<void> {
     const { clock, random } = this;
     const log = this.options.log ?? silentLog;
-    const { leaseMs = 3_000, meter = noMeter } = this.options;
+    const { leaseMs = 3_000, meter = noMeter, retention = {} } = this.options;
     const state = await openClusterState({ store: this.store, clock, random, log, holder: 'simulated', meter });
-    const controllers = startControllers({ state, clock, random, log, leaseMs, meter });
+    const controllers = startControllers({ state, clock, random, log, leaseMs, meter, retention });
     const api = createApiServer({
       state,
       clock,
@@ -192,7 +194,8 @@ const MAX_TURNS = 30_000;
 /** Scripted agents have no connection of their own: their sessions end with their stream. */
 const agentConnection = createContextKey<undefined>(undefined);
 
-function callerAt(remoteAddress: string | undefined) {
+function callerAt(address: TestClusterOptions['callerAddress']) {
   const never = () => () => undefined;
-  return remoteAddress === undefined ? undefined : { remoteAddress, onPing: never, onClose: never };
+  if (address === undefined) return undefined;
+  return { remoteAddress: typeof address === 'string' ? address : address(), onPing: never, onClose: never };
 }

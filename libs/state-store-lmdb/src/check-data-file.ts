@@ -11,6 +11,14 @@ const META_TRANSACTION = META_LAST_PAGE + 8;
 const META_BYTES = META_TRANSACTION + 8;
 const DATA_VERSION = 2;
 
+/** How much of a data file is in use. */
+export interface FileUse {
+  /** Size of the file. */
+  readonly bytes: number;
+  /** What no record takes: it is used again, and never given back. */
+  readonly freeBytes: number;
+}
+
 interface Meta {
   readonly pageBytes: number;
   /** The lists of free pages, and the table of tables. */
@@ -24,19 +32,22 @@ interface Meta {
  * garbled file, writes over pages that a garbled list calls free, and takes an empty file for new. Each page must be in its
  * place, used or free once, not newer than what points to it, with its keys in order and as many as its table says. What is in
  * the records is checked by `checkRecords`. Reads each page once: about a second per GiB when it is cached.
+ * @returns How much of the file is in use.
  * @throws kind `precondition` with the message that the data file is damaged.
  */
-export function checkDataFile(file: string): void {
-  PageFile.check(file, (pages) => {
+export function checkDataFile(file: string): FileUse {
+  return PageFile.check(file, (pages) => {
     const newest = newestMeta(pages);
     pages.expectPages(newest.lastPage);
     const [free, main] = newest.databases;
     const { written, tables } = TreeCheck.run(pages, main, newest.transaction);
+    const usedBytes = pages.takenPages * pages.pageBytes;
     const lists = TreeCheck.run(pages, free, newest.transaction, true);
     if (tables.join() !== TABLE_NAMES.toSorted().join()) pages.damaged(`its tables are ${tables.join(', ') || 'none'}`);
     // Every transaction writes a root anew: else this is not the page of its meta data.
     if (written !== newest.transaction && lists.written !== newest.transaction)
       pages.damaged(`transaction ${newest.transaction} has written nothing`);
+    return { bytes: pages.bytes, freeBytes: Math.max(0, pages.bytes - usedBytes) };
   });
 }
 

@@ -1,6 +1,7 @@
 import { constants } from 'node:fs';
-import { access, mkdir, realpath, stat } from 'node:fs/promises';
+import { access, realpath, stat } from 'node:fs/promises';
 import { CloudlessError, errorMessageOf } from '@cloudless/base';
+import { makeDirectory } from '@cloudless/system';
 
 /** Permission bits of group and others. */
 const OTHERS = 0o077;
@@ -48,7 +49,7 @@ export async function prepareDataDirectory(directory: string): Promise<DataDirec
 
 async function create(directory: string): Promise<void> {
   try {
-    await mkdir(directory, { recursive: true, mode: 0o700 });
+    await makeDirectory(directory, 0o700);
   } catch (cause) {
     const found = await stat(directory).catch(() => undefined);
     if (found !== undefined && !found.isDirectory()) {

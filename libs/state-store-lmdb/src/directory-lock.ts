@@ -1,10 +1,13 @@
 import { readFile, writeFile } from 'node:fs/promises';
 import { createServer, type Server } from 'node:net';
+import { hostname } from 'node:os';
 import { join } from 'node:path';
 import { CloudlessError } from '@cloudless/base';
 import type { DataDirectory } from './data-directory.js';
+import { errorCodeOf } from './error-code.js';
 import { acquireFileLock } from './file-lock.js';
 import { heldBy, type DirectoryLock } from './lock-holder.js';
+import { acquireSocketLock } from './socket-lock.js';
 
 /** Tells others who holds a directory. */
 export const HOLDER_FILE = 'holder';
@@ -13,30 +16,54 @@ export const HOLDER_FILE = 'holder';
  * Takes the lock of a data directory; it ends with the process, however that ends.
  * @throws kind `unavailable`, naming the directory and the process that holds it.
  */
-export function lockDirectory(directory: DataDirectory): Promise<DirectoryLock> {
-  return process.platform === 'linux' ? acquireSocketLock(directory) : acquireFileLock(directory.path);
+export async function lockDirectory(directory: DataDirectory): Promise<DirectoryLock> {
+  if (process.platform !== 'linux') return acquireFileLock(directory.path);
+  const name = await acquireAbstractSocket(directory);
+  const lock = await acquireSocketLock(directory.path).catch(async (reason: unknown) => {
+    await name.release();
+    throw reason;
+  });
+  if (lock === undefined) {
+    await name.release();
+    throw await inUse(directory.path);
+  }
+  await sayHolder(directory.path);
+  return {
+    isHeld: () => lock.isHeld(),
+    release: async () => {
+      await lock.release();
+      await name.release();
+    },
+  };
 }
 
 /**
- * Linux: the name of an abstract socket, which exists once per network namespace and vanishes with its process. The file beside
- * it only tells others who holds it.
+ * The name of an abstract socket exists once per network namespace and cannot be deleted: it keeps out a second process of the
+ * same namespace also when somebody has deleted the lock in the directory.
  * @see unix(7), "Abstract sockets"
  */
-async function acquireSocketLock({ path, identity }: DataDirectory): Promise<DirectoryLock> {
+async function acquireAbstractSocket({ path, identity }: DataDirectory): Promise<Pick<DirectoryLock, 'release'>> {
   const server = createServer((connection) => connection.destroy());
-  const holderFile = join(path, HOLDER_FILE);
   try {
     await listen(server, `\0cloudless/state-store/${identity}`);
   } catch (cause) {
-    if ((cause as { code?: unknown }).code !== 'EADDRINUSE') {
-      throw new CloudlessError('unavailable', `data directory ${path} cannot be locked`, { cause });
-    }
-    const holder = await readFile(holderFile, 'utf8').catch(() => 'unknown');
-    throw heldBy(path, holder.trim());
+    if (errorCodeOf(cause) === 'EADDRINUSE') throw await inUse(path);
+    throw new CloudlessError('unavailable', `data directory ${path} cannot be locked`, { cause });
   }
   server.unref();
-  await writeFile(holderFile, `${process.pid}\n`, { mode: 0o600 }).catch(() => undefined); // a full disk must not keep us from starting
   return { release: () => new Promise((resolve) => server.close(() => resolve())) };
+}
+
+async function inUse(path: string): Promise<CloudlessError> {
+  const text = await readFile(join(path, HOLDER_FILE), 'utf8').catch(() => 'unknown');
+  const [pid = '', host = hostname()] = text.trim().split('\n');
+  return heldBy(path, host === hostname() ? pid : `${pid} of host ${host}`);
+}
+
+/** The process id is that of the holder's own PID namespace; the host's name tells containers apart. */
+async function sayHolder(path: string): Promise<void> {
+  const text = `${process.pid}\n${hostname()}\n`;
+  await writeFile(join(path, HOLDER_FILE), text, { mode: 0o600 }).catch(() => undefined); // a full disk must not keep us from starting
 }
 
 function listen(server: Server, path: string): Promise<void> {

@@ -1,4 +1,5 @@
 import { execFile } from 'node:child_process';
+import { readFileSync } from 'node:fs';
 import { link, readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
@@ -21,7 +22,7 @@ export async function acquireFileLock(directory: string): Promise<DirectoryLock>
   if (ours === undefined)
     throw new CloudlessError('unavailable', `data directory ${directory} cannot be locked: ps does not know this process`);
   for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt += 1) {
-    if (await createWhole(file, ours)) return { release: () => rm(file, { force: true }) };
+    if (await createWhole(file, ours)) return { release: () => rm(file, { force: true }), isHeld: () => holds(file, ours) };
     const found = await readFile(file, 'utf8').catch(() => undefined);
     if (found === undefined) continue; // released meanwhile
     const pid = found.split('\n')[0] ?? '';
@@ -29,6 +30,14 @@ export async function acquireFileLock(directory: string): Promise<DirectoryLock>
     await clearAway(file, found);
   }
   throw new CloudlessError('unavailable', `data directory ${directory} could not be locked: others keep taking the lock`);
+}
+
+function holds(file: string, ours: string): boolean {
+  try {
+    return readFileSync(file, 'utf8') === ours;
+  } catch {
+    return false;
+  }
 }
 
 let asideCount = 0;

@@ -4,8 +4,7 @@ import { removeTemporaryDirectories, temporaryDirectory } from './testing/index.
 
 afterAll(removeTemporaryDirectories);
 
-const open: OpenStore = async ({ clock, historyLimit }) =>
-  openLmdbStateStore({ directory: await temporaryDirectory(), clock, historyLimit });
+const open: OpenStore = async (options) => openLmdbStateStore({ directory: await temporaryDirectory(), ...options });
 const restore: RestoreStore = async (chunks, { clock, historyLimit }) => {
   const directory = await temporaryDirectory();
   await restoreLmdbStateStore({ directory, chunks });

@@ -44,6 +44,17 @@ describe('data directory', () => {
     });
     await expect(open(join(file, 'below'))).rejects.toMatchObject({ kind: 'denied' });
   });
+
+  // Linux: the kernel answers mkdir in /proc with ENOENT although /proc exists, as autofs and some FUSE file systems do.
+  it.each(process.platform === 'linux' ? ['/proc/cloudless', '/proc/cloudless/a/b'] : [])(
+    'is refused where the file system makes no directories (%s)',
+    async (directory) => {
+      await expect(open(directory)).rejects.toMatchObject({
+        kind: 'denied',
+        message: expect.stringContaining(`data directory ${directory} cannot be created`) as string,
+      });
+    },
+  );
 });
 
 describe('lock of the data directory', () => {

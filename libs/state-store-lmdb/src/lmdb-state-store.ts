@@ -1,23 +1,28 @@
 import { stat } from 'node:fs/promises';
 import { join } from 'node:path';
-import { CloudlessError, type Clock, type Log } from '@cloudless/base';
+import { CloudlessError, silentLog, type Clock, type Log } from '@cloudless/base';
 import {
   checkHistoryLimit,
   createEngineStore,
+  DEFAULT_HISTORY_BYTES,
   DEFAULT_HISTORY_LIMIT,
   HistoryWindow,
   type StateStore,
+  type StorageFault,
 } from '@cloudless/state-store';
 import { checkDataFile } from './check-data-file.js';
 import { checkRecords } from './check-records.js';
+import { compactDataFile } from './compact-data-file.js';
 import { createDataFile, DATA_FILE, FORMAT_KEY, formatRecord } from './create-data-file.js';
 import { prepareDataDirectory } from './data-directory.js';
 import { lockDirectory } from './directory-lock.js';
 import { isOutOfSpace, noRoomFor } from './lmdb-errors.js';
 import { LmdbStorage } from './lmdb-storage.js';
 import { damagedFile } from './page-file.js';
-import { decodeSegmentKey, FORMAT_VERSION } from './records.js';
+import { FORMAT_VERSION } from './records.js';
+import { readSegments } from './table-reads.js';
 import { openTables, type Tables } from './tables.js';
+import { watchFiles } from './watch-files.js';
 
 /** Needs of {@link openLmdbStateStore}. */
 export interface LmdbStateStoreOptions {
@@ -27,6 +32,8 @@ export interface LmdbStateStoreOptions {
   readonly clock: Clock;
   /** Changes retained for watches and older revisions, 1 or more: the oldest beyond it are compacted. Default 100 000. */
   readonly historyLimit?: number;
+  /** Bytes of the data file that these changes take at most, 1 or more: beyond it fewer are retained. Default 64 MiB. */
+  readonly historyBytes?: number;
   /** Default: none. */
   readonly log?: Log;
   /**
@@ -34,6 +41,13 @@ export interface LmdbStateStoreOptions {
    * writes are refused and reads go on.
    */
   readonly onRoom?: (hasRoom: boolean) => void;
+  /**
+   * Told once, when the data file was deleted, moved or replaced, or the lock was lost. From then on
+   * writes are refused as `unavailable` and reads go on; only opening a store again changes that.
+   */
+  readonly onFault?: (fault: StorageFault) => void;
+  /** How often, in milliseconds, data file and lock are looked at while nothing is written. Default: only at writes. */
+  readonly lookEveryMs?: number;
   /** Default true. False acknowledges before the flush: what was acknowledged survives the process, but not a power loss. */
   readonly sync?: boolean;
 }
@@ -45,23 +59,33 @@ export interface LmdbStateStoreOptions {
  *   disk is full. Nothing was changed then.
  */
 export async function openLmdbStateStore(options: LmdbStateStoreOptions): Promise<StateStore> {
-  const { clock, historyLimit = DEFAULT_HISTORY_LIMIT, log, onRoom, sync = true } = options;
-  checkHistoryLimit(historyLimit);
+  const { clock, log, onRoom, onFault, lookEveryMs, sync = true } = options;
+  const { historyLimit = DEFAULT_HISTORY_LIMIT, historyBytes = DEFAULT_HISTORY_BYTES } = options;
+  checkHistoryLimit(historyLimit, historyBytes);
   const directory = await prepareDataDirectory(options.directory);
   const lock = await lockDirectory(directory);
   const file = join(directory.path, DATA_FILE);
   try {
     if (!(await exists(file))) await createDataFile(directory.path, async () => undefined);
-    checkDataFile(file);
-    const tables = await openChecked(file, sync);
-    const window = new HistoryWindow(historyLimit, [...tables.history.getKeys()].map(decodeSegmentKey));
-    const storage = new LmdbStorage(file, tables, window, () => lock.release());
+    let look = watchFiles(file, lock);
+    const use = checkDataFile(file);
+    let tables = await openChecked(file, sync);
+    if (await compactDataFile(tables, file, use, (log ?? silentLog).child({ component: 'state-store' }))) {
+      await tables.root.close();
+      look = watchFiles(file, lock); // the copy has an inode of its own
+      checkDataFile(file);
+      tables = await openChecked(file, sync);
+    }
+    const window = new HistoryWindow({ changes: historyLimit, bytes: historyBytes }, readSegments(tables));
+    const storage = new LmdbStorage(file, tables, window, { look, onClose: () => lock.release() });
     return createEngineStore({
       storage,
       clock,
       historyLimit,
       ...(log === undefined ? {} : { log }),
       ...(onRoom === undefined ? {} : { onRoom }),
+      ...(onFault === undefined ? {} : { onFault }),
+      ...(lookEveryMs === undefined ? {} : { lookEveryMs }),
     });
   } catch (reason) {
     await lock.release();

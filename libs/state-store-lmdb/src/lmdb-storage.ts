@@ -4,6 +4,7 @@ import type {
   LoggedTransaction,
   Revision,
   Storage,
+  StorageFault,
   StorageReader,
   StorageWriter,
   StoredEntry,
@@ -15,6 +16,14 @@ import { decodeEntry, decodeLease, decodeSegment, decodeSegmentKey } from './rec
 import { readEntry, readHead } from './table-reads.js';
 import { endOfPrefix, type Tables } from './tables.js';
 
+/** What surrounds a data file while it is open. */
+export interface StorageLifetime {
+  /** Looks whether the files are still ours. */
+  readonly look?: () => StorageFault | undefined;
+  /** Called once LMDB is closed, to give up the lock. */
+  readonly onClose?: () => Promise<void>;
+}
+
 /** The storage of a store on LMDB. LMDB's readers see durable commits only. */
 export class LmdbStorage implements Storage, StorageReader {
   /** Why the last write found no room; every one is refused until there is some, and LMDB is not asked. */
@@ -23,13 +32,13 @@ export class LmdbStorage implements Storage, StorageReader {
   /**
    * @param file - The data file of `tables`.
    * @param window - Knows the history in `tables`.
-   * @param onClose - Called once LMDB is closed, to give up the lock.
+   * @param lifetime - Default: nothing is looked at, and nothing follows the close.
    */
   constructor(
     private readonly file: string,
     private readonly tables: Tables,
     private readonly window: HistoryWindow,
-    private readonly onClose: () => Promise<void>,
+    private readonly lifetime: StorageLifetime = {},
   ) {}
 
   read<T>(view: (reader: StorageReader) => T): T {
@@ -56,9 +65,13 @@ export class LmdbStorage implements Storage, StorageReader {
     for (const { key, value } of this.tables.leases.getRange()) yield [key.toString('utf8'), decodeLease(value)];
   }
 
+  fault(): StorageFault | undefined {
+    return this.lifetime.look?.();
+  }
+
   async close(): Promise<void> {
     await this.tables.root.close();
-    await this.onClose();
+    await this.lifetime.onClose?.();
   }
 
   head(): StoreHead {

@@ -14,6 +14,7 @@ import {
   encodeEntry,
   encodeHead,
   proofOf,
+  roomOf,
   encodeLease,
   encodeSegmentKey,
   encodeTransaction,
@@ -136,9 +137,10 @@ export class LmdbWriter implements StorageWriter {
     }
   }
 
-  private appendSegment(segment: HistorySegment): void {
-    void this.tables.history.put(encodeSegmentKey(segment), sealRecord(segmentWriter));
-    this.added.push(segment);
+  private appendSegment(segment: Omit<HistorySegment, 'bytes'>): void {
+    const record = sealRecord(segmentWriter);
+    void this.tables.history.put(encodeSegmentKey(segment), record);
+    this.added.push({ ...segment, bytes: roomOf(record.length) });
   }
 
   private detach(before: StoredEntry | undefined): void {

@@ -8,6 +8,8 @@ const MAX_UNWRITTEN_PAGES = 1_000_000;
 export class PageFile {
   /** Size of a page; known once the first one was read. */
   pageBytes = 0;
+  /** Pages that are entered into the account so far, with the two for the meta data. */
+  takenPages = 2;
   private readonly size: number;
   private taken = new Uint8Array(0);
 
@@ -19,13 +21,18 @@ export class PageFile {
   }
 
   /** Runs `check` on a file. */
-  static check(file: string, check: (pages: PageFile) => void): void {
+  static check<Result>(file: string, check: (pages: PageFile) => Result): Result {
     const descriptor = openSync(file, 'r');
     try {
-      check(new PageFile(file, descriptor));
+      return check(new PageFile(file, descriptor));
     } finally {
       closeSync(descriptor);
     }
+  }
+
+  /** Size of the file. */
+  get bytes(): number {
+    return this.size;
   }
 
   /** @throws that the file is damaged when it has no such bytes. */
@@ -53,6 +60,7 @@ export class PageFile {
     const twice = this.taken.subarray(from, to).indexOf(1);
     if (twice >= 0) this.damaged(`page ${from + twice} is used twice`);
     this.taken.fill(1, from, to);
+    this.takenPages += to - from;
   }
 
   damaged(how: string): never {

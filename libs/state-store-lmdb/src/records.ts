@@ -82,15 +82,26 @@ export function proofOf(key: Buffer, record: Buffer): number {
   return crc32(key, record.readUInt32BE(0));
 }
 
-/** Keys of the history are `first last changes`, so that they sort by revision and the history is known from its keys. */
-export function encodeSegmentKey({ first, last, changes }: HistorySegment): Buffer {
+/** Keys of the history are `first last changes`, so that they sort by revision. */
+export function encodeSegmentKey({ first, last, changes }: Omit<HistorySegment, 'bytes'>): Buffer {
   return Buffer.from(new ByteWriter(20).uint64(first).uint64(last).uint32(changes).view());
 }
 
-export function decodeSegmentKey(key: Buffer): HistorySegment {
+export function decodeSegmentKey(key: Buffer): Omit<HistorySegment, 'bytes'> {
   const reader = new ByteReader(key);
   return { first: reader.uint64(), last: reader.uint64(), changes: reader.uint32() };
 }
+
+/** Room that a record of the history takes in the data file: with its key in a page of many, or in pages of its own. */
+export function roomOf(recordBytes: number): number {
+  const withKey = recordBytes + SEGMENT_KEY_BYTES;
+  return withKey <= PAGE_BYTES / 2 ? withKey : Math.ceil((withKey + PAGE_HEADER_BYTES) / PAGE_BYTES) * PAGE_BYTES;
+}
+
+/** Of LMDB's pages on common machines; larger records than half a page are kept in pages of their own. */
+const PAGE_BYTES = 4_096;
+const PAGE_HEADER_BYTES = 24;
+const SEGMENT_KEY_BYTES = 28;
 
 /** Adds `revision count (flags key [before] [after])*` to a segment. */
 export function encodeTransaction(writer: ByteWriter, { revision, changes }: LoggedTransaction): void {

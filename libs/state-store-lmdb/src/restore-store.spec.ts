@@ -27,7 +27,7 @@ describe('a store restored from a snapshot', () => {
     const directory = join(await temporaryDirectory(), 'a', 'b');
     const summary = await restoreLmdbStateStore({ directory, chunks: whole(await snapshot()) });
     expect(summary).toMatchObject({ clusterId: 'cluster-1', schemaVersion: 1, revision: 3_000n, entries: 3_000 });
-    expect((await readdir(directory)).sort()).toEqual(['holder', 'store.mdb']);
+    expect((await readdir(directory)).sort()).toEqual(['holder', 'lock-1', 'store.mdb']);
     const modeOf = async (path: string): Promise<number> => (await stat(path)).mode & 0o777;
     expect([await modeOf(directory), await modeOf(join(directory, 'store.mdb'))]).toEqual([0o700, 0o600]);
     for (let round = 1n; round <= 2n; round += 1n) {
@@ -46,7 +46,7 @@ describe('a store restored from a snapshot', () => {
       kind: 'precondition',
       message: expect.stringContaining(says) as string,
     });
-    expect(await readdir(directory)).toEqual(['holder']);
+    expect(await readdir(directory)).toEqual(['holder', 'lock-1']);
     await restoreLmdbStateStore({ directory, chunks: whole(await snapshot()) });
     await (await open(directory)).close();
   });
@@ -55,7 +55,7 @@ describe('a store restored from a snapshot', () => {
     const directory = await temporaryDirectory();
     for (const name of ['new-store.mdb', 'new-store.mdb-lock', 'holder']) await writeFile(join(directory, name), 'half');
     await restoreLmdbStateStore({ directory, chunks: whole(await snapshot()) });
-    expect((await readdir(directory)).sort()).toEqual(['holder', 'store.mdb']);
+    expect((await readdir(directory)).sort()).toEqual(['holder', 'lock-1', 'store.mdb']);
   });
 
   it('never takes the place of anything else', async () => {

@@ -7,6 +7,7 @@ import { prepareDataDirectory } from './data-directory.js';
 import { HOLDER_FILE, lockDirectory } from './directory-lock.js';
 import { isOutOfSpace, noRoomFor } from './lmdb-errors.js';
 import { LmdbStorage } from './lmdb-storage.js';
+import { isLockFile } from './socket-lock.js';
 
 /** Needs of {@link restoreLmdbStateStore}. */
 export interface LmdbRestoreOptions {
@@ -32,7 +33,7 @@ export async function restoreLmdbStateStore({ directory, chunks }: LmdbRestoreOp
   try {
     await checkEmpty(prepared.path); // another restore may have ended just before we had the lock
     return await createDataFile(prepared.path, (draft, tables) =>
-      importSnapshot(new LmdbStorage(draft, tables, new HistoryWindow(1), async () => undefined), chunks),
+      importSnapshot(new LmdbStorage(draft, tables, new HistoryWindow({ changes: 1, bytes: 1 })), chunks),
     );
   } catch (reason) {
     const file = join(prepared.path, DATA_FILE);
@@ -48,7 +49,7 @@ async function checkEmpty(directory: string): Promise<void> {
     if (code === 'ENOENT' || code === 'ENOTDIR') return []; // is made, or refused as no directory
     throw reason;
   });
-  const found = names.filter((name) => !LEFTOVERS.has(name));
+  const found = names.filter((name) => !LEFTOVERS.has(name) && !isLockFile(name));
   if (found.length === 0) return;
   throw new CloudlessError(
     'precondition',

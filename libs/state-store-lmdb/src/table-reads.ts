@@ -1,5 +1,5 @@
-import type { StoredEntry } from '@cloudless/state-store';
-import { decodeEntry, decodeHead, type HeadRecord } from './records.js';
+import type { HistorySegment, StoredEntry } from '@cloudless/state-store';
+import { decodeEntry, decodeHead, decodeSegmentKey, roomOf, type HeadRecord } from './records.js';
 import type { Tables } from './tables.js';
 
 /** Name of the counters in the meta table. */
@@ -15,4 +15,9 @@ export function readHead({ meta }: Tables): HeadRecord {
 export function readEntry({ entries }: Tables, key: string): StoredEntry | undefined {
   const record = entries.get(Buffer.from(key));
   return record === undefined ? undefined : decodeEntry(key, record);
+}
+
+/** The pieces of the history that are kept, oldest first. */
+export function readSegments({ history }: Tables): HistorySegment[] {
+  return [...history.getRange().map(({ key, value }) => ({ ...decodeSegmentKey(key), bytes: roomOf(value.length) }))];
 }

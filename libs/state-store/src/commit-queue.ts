@@ -20,6 +20,8 @@ export interface CommitQueueOptions {
   readonly storage: Storage;
   /** Called with what became durable, before the callers hear of it. */
   readonly onCommitted: (transactions: readonly LoggedTransaction[]) => void;
+  /** Looks whether the files are still ours: why nothing may be acknowledged, or undefined. */
+  readonly look: () => CloudlessError | undefined;
   /** Called when a write found no room. */
   readonly onExhausted: () => void;
   /** Called when it is unknown what was committed. Everything queued is rejected with this error. */
@@ -59,8 +61,10 @@ export class CommitQueue {
   }
 
   private async commit(group: readonly Command[]): Promise<void> {
+    if (this.refuse(group)) return;
     try {
       const { outcomes, transactions } = await this.options.storage.write((writer) => evaluateGroup(new Draft(writer), group));
+      if (this.refuse(group)) return; // what was flushed is not where the next start looks for it
       if (transactions.length > 0) this.options.onCommitted(transactions);
       group.forEach(({ settle }, index) => settle(outcomes[index] ?? { ok: false, reason: this.failure }));
     } catch (reason) {
@@ -69,6 +73,13 @@ export class CommitQueue {
       const error = known ? reason : this.fail(reason);
       for (const { settle } of group) settle({ ok: false, reason: error });
     }
+  }
+
+  /** @returns Whether the files are no longer ours, and the group was told so. */
+  private refuse(group: readonly Command[]): boolean {
+    const reason = this.options.look();
+    for (const { settle } of reason === undefined ? [] : group) settle({ ok: false, reason });
+    return reason !== undefined;
   }
 
   private fail(cause: unknown): CloudlessError {

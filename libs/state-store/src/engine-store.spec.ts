@@ -1,6 +1,6 @@
 import { CloudlessError, type Log } from '@cloudless/base';
 import { ManualClock, settle } from '@cloudless/base/testing';
-import { createEngineStore, type EngineStoreOptions } from './index.js';
+import { createEngineStore, StorageFault, type EngineStoreOptions } from './index.js';
 import { MemoryStorage } from './memory-storage.js';
 import type { StorageWriter } from './storage.js';
 
@@ -9,6 +9,7 @@ class TestStorage extends MemoryStorage {
   writes = 0;
   failure: Error | undefined;
   flushed: Promise<void> = Promise.resolve();
+  lost: StorageFault | undefined;
 
   override async write<T>(action: (writer: StorageWriter) => T): Promise<T> {
     this.writes += 1;
@@ -17,9 +18,13 @@ class TestStorage extends MemoryStorage {
     await this.flushed;
     return result;
   }
+
+  fault(): StorageFault | undefined {
+    return this.lost;
+  }
 }
 
-function aStore(options: Pick<EngineStoreOptions, 'log' | 'onRoom'> = {}) {
+function aStore(options: Pick<EngineStoreOptions, 'log' | 'onRoom' | 'onFault' | 'lookEveryMs'> = {}) {
   const [storage, clock] = [new TestStorage(1_000), new ManualClock()];
   return { storage, clock, store: createEngineStore({ storage, clock, historyLimit: 1_000, ...options }) };
 }
@@ -173,5 +178,63 @@ describe('engine store', () => {
   it.each([0, -1, 1.5, Number.NaN])('refuses a history limit of %d', (historyLimit) => {
     const options = { storage: new MemoryStorage(10), clock: new ManualClock(), historyLimit };
     expect(() => createEngineStore(options)).toThrow(/history limit/u);
+  });
+});
+
+describe('engine store whose files are lost', () => {
+  const LOST = new StorageFault('dataFile', 'it was deleted');
+
+  it('acknowledges nothing that was flushed after the loss, and shows none of it to watches', async () => {
+    const { store, storage } = aStore();
+    await store.txn([], [put('before')]);
+    let flush = (): void => undefined;
+    storage.flushed = new Promise((resolve) => (flush = resolve));
+    const during = store.txn([], [put('during')]);
+    await settle();
+    storage.lost = LOST;
+    flush();
+    await expect(during).rejects.toBe(LOST);
+    const seen = store.watch({ prefix: '', after: 0n })[Symbol.asyncIterator]();
+    expect((await seen.next()).value).toMatchObject({ revision: 1n });
+    const next = Promise.race([seen.next().then(() => 'shown'), settle().then(() => 'not shown')]);
+    expect(await next).toBe('not shown');
+    await store.close();
+  });
+
+  it('writes nothing more and goes on reading', async () => {
+    const { store, storage } = aStore();
+    await store.txn([], [put('before')]);
+    storage.lost = LOST;
+    await expect(store.txn([], [put('after')])).rejects.toBe(LOST);
+    await expect(store.grantLease(1_000)).rejects.toBe(LOST);
+    expect(storage.writes).toBe(1);
+    expect((await store.range({ prefix: '' })).entries.map(({ key }) => key)).toEqual(['before']);
+    await store.close();
+  });
+
+  it('notices the loss without a write, tells of it once, and does not forget it', async () => {
+    const [lines, told]: [unknown[], StorageFault[]] = [[], []];
+    const { store, storage, clock } = aStore({
+      log: recordingLog(lines),
+      onFault: (fault) => told.push(fault),
+      lookEveryMs: 1_000,
+    });
+    storage.lost = LOST;
+    await clock.advance(1_000);
+    storage.lost = undefined;
+    await clock.advance(10_000);
+    await expect(store.txn([], [put('after')])).rejects.toBe(LOST);
+    expect({ told, lines }).toEqual({ told: [LOST], lines: ['error data file lost: writes are refused'] });
+    await store.close();
+  });
+
+  it('no longer tries to delete the keys of leases that end', async () => {
+    const lines: unknown[] = [];
+    const { store, storage, clock } = aStore({ log: recordingLog(lines), lookEveryMs: 1_000 });
+    await store.grantLease(5_000);
+    storage.lost = LOST;
+    await clock.advance(60_000);
+    expect({ lines, writes: storage.writes }).toEqual({ lines: ['error data file lost: writes are refused'], writes: 1 });
+    await store.close();
   });
 });

@@ -1,5 +1,6 @@
 import { CloudlessError, errorFields, errorKindOf, silentLog, type Clock, type Log } from '@cloudless/base';
 import { CommitQueue } from './commit-queue.js';
+import { FaultWatch } from './fault-watch.js';
 import { LeaseClock } from './lease-clock.js';
 import { readRange, toStoreEntry } from './read-range.js';
 import type {
@@ -15,6 +16,7 @@ import type {
   StoreEntry,
 } from './state-store.js';
 import type { Storage } from './storage.js';
+import type { StorageFault } from './storage-fault.js';
 import { RoomWatch } from './room-watch.js';
 import { checkHistoryLimit, checkKey, checkPrefix, checkRange, checkTransaction, checkTtl } from './validate.js';
 import { WatchHub } from './watch-hub.js';
@@ -34,6 +36,10 @@ export interface EngineStoreOptions {
   readonly log?: Log;
   /** Told when the disk turns out to be full, with false, and some seconds after it takes all writes again, with true. */
   readonly onRoom?: (hasRoom: boolean) => void;
+  /** How often, in milliseconds, the files are looked at while nothing is written. Default: only at writes. */
+  readonly lookEveryMs?: number;
+  /** Told once, when the files of the storage are no longer its own. From then on writes are refused, and reads go on. */
+  readonly onFault?: (fault: StorageFault) => void;
 }
 
 /** Makes a store of an engine's storage: validation, group commit, watches and leases are here, alike for all engines. */
@@ -48,6 +54,7 @@ class EngineStore implements StateStore {
   private readonly queue: CommitQueue;
   private readonly leases: LeaseClock;
   private readonly room: RoomWatch;
+  private readonly faults: FaultWatch | undefined;
   private readonly log: Log;
   private failure: CloudlessError | undefined;
   private closed: Promise<void> | undefined;
@@ -58,6 +65,7 @@ class EngineStore implements StateStore {
     this.hub = new WatchHub(options.storage, options.historyLimit);
     this.queue = new CommitQueue({
       storage: options.storage,
+      look: () => this.faults?.look(),
       onCommitted: (transactions) => this.hub.publish(transactions),
       onExhausted: () => this.room.refused(),
       onFailed: (reason) => this.onFailed(reason),
@@ -68,6 +76,8 @@ class EngineStore implements StateStore {
       probe: () => this.queue.submit(0, (draft) => draft.probe()),
       onRoom: (hasRoom) => options.onRoom?.(hasRoom),
     });
+    const { fault } = options.storage;
+    if (fault !== undefined) this.faults = this.watchFaults(fault.bind(options.storage));
     this.leases = new LeaseClock(options.clock, (lease) => void this.expire(lease));
     for (const [lease, ttlMs] of options.storage.leases()) this.leases.start(lease, ttlMs);
   }
@@ -129,8 +139,23 @@ class EngineStore implements StateStore {
     this.hub.end();
     this.leases.stopAll();
     this.room.stop();
+    this.faults?.stop();
     await this.queue.idle();
     await this.storage.close();
+  }
+
+  private watchFaults(look: () => StorageFault | undefined): FaultWatch {
+    return new FaultWatch({
+      clock: this.options.clock,
+      log: this.log,
+      everyMs: this.options.lookEveryMs,
+      look,
+      onFault: (fault) => {
+        this.leases.stopAll(); // their keys cannot be deleted
+        this.room.stop();
+        this.options.onFault?.(fault);
+      },
+    });
   }
 
   private startWatch(request: WatchRequest): AsyncIterator<ChangeBatch, undefined> {
@@ -153,7 +178,7 @@ class EngineStore implements StateStore {
     try {
       await this.endLease(lease);
     } catch (reason) {
-      if (this.failure !== undefined) return;
+      if (this.failure !== undefined || this.faults?.fault !== undefined) return;
       // A full disk has been told of already.
       if (errorKindOf(reason) !== 'exhausted')
         this.log.warn('keys of an ended lease could not be deleted', { lease, retryMs: EXPIRY_RETRY_MS, ...errorFields(reason) });
@@ -164,6 +189,7 @@ class EngineStore implements StateStore {
   private onFailed(reason: CloudlessError): void {
     this.failure = reason;
     this.room.stop();
+    this.faults?.stop();
     this.log.error('store out of service', errorFields(reason));
     this.leases.stopAll();
     this.hub.end(reason);

@@ -1,15 +1,43 @@
 import fc from 'fast-check';
 import { HistoryWindow, type HistorySegment } from './history-window.js';
 
+/** More than any test adds. */
+const AMPLE_BYTES = 1_000_000;
+
 describe('HistoryWindow', () => {
+  it('exceeds its bytes by the newest segment at most, however few changes remain', () => {
+    const arbBytes = fc.array(fc.integer({ min: 1, max: 300 }), { maxLength: 200 });
+    fc.assert(
+      fc.property(fc.integer({ min: 1, max: 1_000 }), arbBytes, (limit, sizes) => {
+        const window = new HistoryWindow({ changes: 1_000, bytes: limit });
+        let kept: HistorySegment[] = [];
+        for (const [index, bytes] of sizes.entries()) {
+          const added = [{ first: BigInt(index), last: BigInt(index), changes: 1, bytes }];
+          const dropped = window.surplusWith(added);
+          window.advance(added, dropped);
+          kept.push(...added);
+          expect(kept.slice(0, dropped.length)).toEqual(dropped);
+          kept = kept.slice(dropped.length);
+          expect(kept.length).toBeGreaterThan(0);
+          expect(kept.slice(0, -1).reduce((sum, segment) => sum + segment.bytes, 0)).toBeLessThanOrEqual(limit);
+          // Nothing goes before the bytes are exceeded, and not more than an eighth below them and one segment.
+          if (dropped.length > 0) {
+            const total = kept.reduce((sum, segment) => sum + segment.bytes, dropped.at(-1)?.bytes ?? 0);
+            expect(total).toBeGreaterThan(limit - Math.floor(limit / 8));
+          }
+        }
+      }),
+    );
+  });
+
   it('keeps at least the limit, and no more than a quarter and one segment beyond it', () => {
     const arbSizes = fc.array(fc.integer({ min: 1, max: 20 }), { maxLength: 200 });
     fc.assert(
       fc.property(fc.integer({ min: 1, max: 50 }), arbSizes, (limit, sizes) => {
-        const window = new HistoryWindow(limit);
+        const window = new HistoryWindow({ changes: limit, bytes: AMPLE_BYTES });
         let kept: HistorySegment[] = [];
         for (const [index, changes] of sizes.entries()) {
-          const added = [{ first: BigInt(index), last: BigInt(index), changes }];
+          const added = [{ first: BigInt(index), last: BigInt(index), changes, bytes: 1 }];
           const dropped = window.surplusWith(added);
           window.advance(added, dropped);
           kept.push(...added);
@@ -25,7 +53,8 @@ describe('HistoryWindow', () => {
   });
 
   it('goes on from what was retained before', () => {
-    const retained = [1, 2, 3].map((revision) => ({ first: BigInt(revision), last: BigInt(revision), changes: 4 }));
-    expect(new HistoryWindow(4, retained).surplusWith([])).toEqual(retained.slice(0, 2));
+    const retained = [1, 2, 3].map((revision) => ({ first: BigInt(revision), last: BigInt(revision), changes: 4, bytes: 10 }));
+    expect(new HistoryWindow({ changes: 4, bytes: AMPLE_BYTES }, retained).surplusWith([])).toEqual(retained.slice(0, 2));
+    expect(new HistoryWindow({ changes: 100, bytes: 25 }, retained).surplusWith([])).toEqual(retained.slice(0, 1));
   });
 });

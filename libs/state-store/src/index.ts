@@ -23,11 +23,11 @@ export type { SnapshotHeader, SnapshotSummary } from './snapshot/format.js';
 // For engines: what an adapter needs to bring its own storage and share everything else.
 export { createEngineStore } from './engine-store.js';
 export type { EngineStoreOptions } from './engine-store.js';
+export { StorageFault } from './storage-fault.js';
 export { importSnapshot } from './snapshot/import-snapshot.js';
 export { HistoryWindow } from './history-window.js';
 export { MemoryStorage } from './memory-storage.js';
-export type { HistorySegment } from './history-window.js';
-export { DEFAULT_HISTORY_LIMIT } from './memory-state-store.js';
+export type { HistoryLimits, HistorySegment } from './history-window.js';
 export type {
   LoggedChange,
   LoggedTransaction,
@@ -37,4 +37,4 @@ export type {
   StoredEntry,
   StoreHead,
 } from './storage.js';
-export { checkHistoryLimit } from './validate.js';
+export { DEFAULT_HISTORY_BYTES, DEFAULT_HISTORY_LIMIT, checkHistoryLimit } from './validate.js';

@@ -4,7 +4,7 @@ import { createMemoryStateStore } from './index.js';
 import { MemoryStorage } from './memory-storage.js';
 import { importSnapshot } from './snapshot/import-snapshot.js';
 
-const open: OpenStore = async ({ clock, historyLimit }) => createMemoryStateStore({ clock, historyLimit });
+const open: OpenStore = async (options) => createMemoryStateStore(options);
 const restore: RestoreStore = async (chunks, { clock, historyLimit }) => {
   const storage = new MemoryStorage(historyLimit);
   await importSnapshot(storage, chunks);

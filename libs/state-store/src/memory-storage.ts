@@ -1,8 +1,9 @@
-import { HistoryWindow } from './history-window.js';
+import { HistoryWindow, type HistorySegment } from './history-window.js';
 import { SortedEntries } from './sorted-entries.js';
 import type { LeaseId, Revision } from './state-store.js';
 import type { LoggedTransaction, Storage, StorageReader, StorageWriter, StoredEntry, StoreHead } from './storage.js';
 import { compareKeys } from './utf8.js';
+import { DEFAULT_HISTORY_BYTES } from './validate.js';
 
 interface Lease {
   readonly ttlMs: number;
@@ -17,8 +18,8 @@ export class MemoryStorage implements Storage, StorageReader, StorageWriter {
   private log: LoggedTransaction[] = [];
   private counters: StoreHead = { revision: 0n, compactedRevision: 0n, leaseCount: 0 };
 
-  constructor(historyLimit: number) {
-    this.window = new HistoryWindow(historyLimit);
+  constructor(historyLimit: number, historyBytes = DEFAULT_HISTORY_BYTES) {
+    this.window = new HistoryWindow({ changes: historyLimit, bytes: historyBytes });
   }
 
   read<T>(view: (reader: StorageReader) => T): T {
@@ -86,7 +87,7 @@ export class MemoryStorage implements Storage, StorageReader, StorageWriter {
   }
 
   finish(transactions: readonly LoggedTransaction[], counters: Omit<StoreHead, 'compactedRevision'>): void {
-    const added = transactions.map(({ revision, changes }) => ({ first: revision, last: revision, changes: changes.length }));
+    const added = transactions.map(toSegment);
     const dropped = this.window.surplusWith(added);
     this.window.advance(added, dropped);
     for (const transaction of transactions) this.log.push(transaction);
@@ -101,6 +102,15 @@ export class MemoryStorage implements Storage, StorageReader, StorageWriter {
   private detach(before: StoredEntry | undefined): void {
     if (before?.lease !== undefined) this.leasesById.get(before.lease)?.keys.delete(before.key);
   }
+}
+
+function toSegment({ revision, changes }: LoggedTransaction): HistorySegment {
+  const bytes = changes.reduce((sum, { key, before, after }) => sum + key.length + sizeOf(before) + sizeOf(after), 0);
+  return { first: revision, last: revision, changes: changes.length, bytes };
+}
+
+function sizeOf(entry: StoredEntry | undefined): number {
+  return entry?.value.byteLength ?? 0;
 }
 
 function copyOf<Entry extends StoredEntry | undefined>(entry: Entry): Entry {

@@ -70,7 +70,8 @@ export type LeaseId = string;
 /**
  * An ordered byte store after etcd's model. Keys are non-empty UTF-8 text (no lone surrogates) of at most
  * {@link MAX_KEY_BYTES} bytes. The history that {@link StateStore.range} and {@link StateStore.watch} reach back to holds at
- * least the newest `historyLimit` changes and, once older ones were dropped in batches, about a quarter more. Operations are strict serializable. A promise that rejects with kind `unavailable` or `deadline` leaves it unknown
+ * least the newest `historyLimit` changes and, once older ones were dropped in batches, about a quarter more; fewer when they take
+ * more than `historyBytes`. Operations are strict serializable. A promise that rejects with kind `unavailable` or `deadline` leaves it unknown
  * whether the write was committed; every other rejection means it was not.
  */
 export interface StateStore {

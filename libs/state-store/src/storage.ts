@@ -1,4 +1,5 @@
 import type { LeaseId, Revision, StoreEntry } from './state-store.js';
+import type { StorageFault } from './storage-fault.js';
 
 /** An entry with what only engines keep of it. */
 export interface StoredEntry extends Omit<StoreEntry, 'lease'> {
@@ -74,6 +75,11 @@ export interface Storage {
   write<T>(action: (writer: StorageWriter) => T): Promise<T>;
   /** The leases as they were committed, with their time in milliseconds. */
   leases(): Iterable<readonly [LeaseId, number]>;
+  /**
+   * Looks whether the files of this storage are still its own. Asked before and after each write, and at intervals,
+   * until it has found something. A storage without files needs none.
+   */
+  fault?(): StorageFault | undefined;
   /** Called once, when no write is under way. */
   close(): Promise<void>;
 }

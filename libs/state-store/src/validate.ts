@@ -12,6 +12,11 @@ import { utf8ByteLength } from './utf8.js';
 /** Entries of a page when the request does not say. */
 export const DEFAULT_RANGE_LIMIT = 1_000;
 
+/** How many changes an engine retains when it is not told. */
+export const DEFAULT_HISTORY_LIMIT = 100_000;
+/** How many bytes of changes an engine retains when it is not told. */
+export const DEFAULT_HISTORY_BYTES = 64 * 1024 * 1024;
+
 /** The key an operation writes. */
 export function keyOf(operation: Operation): string {
   return 'put' in operation ? operation.put : operation.delete;
@@ -65,9 +70,11 @@ export function checkTtl(ttlMs: number): void {
 }
 
 /** @throws kind `invalid`. */
-export function checkHistoryLimit(historyLimit: number): void {
+export function checkHistoryLimit(historyLimit: number, historyBytes = DEFAULT_HISTORY_BYTES): void {
   if (!Number.isInteger(historyLimit) || historyLimit < 1)
     refuse(`history limit ${historyLimit} is not a whole number of 1 or more`);
+  if (!Number.isInteger(historyBytes) || historyBytes < 1)
+    refuse(`history bytes ${historyBytes} is not a whole number of 1 or more`);
 }
 
 function checkWrittenOnce(operations: readonly Operation[]): void {

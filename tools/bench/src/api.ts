@@ -22,6 +22,7 @@ import { systemClock, systemRandom } from '@cloudless/system';
 import { join } from 'node:path';
 import { cpuSecondsOf, memoryBytesOf } from './process-figures.js';
 import { printReport, summarise } from './report.js';
+import { Violations } from './violations.js';
 
 const NODES = 5_000;
 const WORKLOADS = 1_500;
@@ -131,6 +132,7 @@ async function timed(count: number, call: (index: number) => Promise<unknown>): 
   return samples;
 }
 
+const violations = new Violations();
 // No agents speak for these nodes: a long lease keeps them from being lost while we read.
 process.env['CLOUDLESS_COORDINATOR_LEASE'] = '10m';
 const cluster = await RealCluster.start([], (directory) => fill(join(directory, 'coordinator')));
@@ -164,6 +166,9 @@ try {
   }
   const seconds = (systemClock.now() - began) / 1_000;
   watch.abort();
+  violations.check(items === WORKLOADS, `the watch showed ${items} of ${WORKLOADS} workloads`);
+  const stored = WORKLOADS * REPLICAS_PER_WORKLOAD;
+  violations.check(replicas === stored, `the watch showed ${replicas} of ${stored} replicas`);
   printReport('api', {
     nodes: NODES,
     workloads: WORKLOADS,
@@ -183,8 +188,9 @@ try {
       coordinatorCpuSeconds: Math.round((cpuSecondsOf(pid) - cpuBefore) * 100) / 100,
     },
     coordinatorMemoryMb: memoryMb,
+    violations: violations.texts,
   });
 } finally {
   await cluster.stop();
 }
-process.exit(0);
+process.exit(violations.exitCode());

@@ -10,6 +10,7 @@ import { systemClock } from '@cloudless/system';
 import type { AgentsCommand, AgentsReport } from './member-protocol.js';
 import { cpuSecondsOf, memoryBytesOf } from './process-figures.js';
 import { printReport, summarise } from './report.js';
+import { Violations } from './violations.js';
 
 const AGENTS = Number(process.argv[2] ?? 5_000);
 /** Of all agents, at each kind of failure. */
@@ -73,8 +74,14 @@ async function ask<Kind extends AgentsReport['kind']>(
   return report;
 }
 
+/** Losses that nobody sees would not be counted. */
+function blind(signal: AbortSignal, reason: unknown): void {
+  violations.check(signal.aborted, `the watch of nodes ended: ${String(reason)}`);
+}
+
 const seconds = (ms: number): number => Math.round(ms / 10) / 100;
 const nodeIdOf = (index: number): string => `node-${index + 1}`;
+const violations = new Violations();
 const indexes = Array.from({ length: AGENTS }, (_, index) => index);
 
 const cluster = await RealCluster.start([]);
@@ -84,7 +91,7 @@ const agents = fork(fileURLToPath(new URL('member-agents.ts', import.meta.url)),
 const watching = new AbortController();
 try {
   const observer = new NodeObserver();
-  void observer.watch(cluster, watching.signal).catch(() => undefined);
+  void observer.watch(cluster, watching.signal).catch((reason: unknown) => blind(watching.signal, reason));
   const { pid } = cluster.coordinatorProcess;
 
   const began = systemClock.now();
@@ -119,7 +126,7 @@ try {
   await cluster.startCoordinator();
   const after = new NodeObserver();
   const watchingAgain = new AbortController();
-  void after.watch(cluster, watchingAgain.signal).catch(() => undefined);
+  void after.watch(cluster, watchingAgain.signal).catch((reason: unknown) => blind(watchingAgain.signal, reason));
   await after.reached(doomed.slice(2 * each).map(nodeIdOf), [Phase.READY]);
   const returned = seconds(systemClock.now() - restarted);
   const { events } = await cluster.client.listEvents({ newestFirst: true, pageSize: 1_000 });
@@ -134,6 +141,10 @@ try {
   watchingAgain.abort();
   const { memoryBytes } = await ask(agents, { kind: 'count' }, 'counted');
 
+  violations.none(join.losses, 'nodes lost while all joined');
+  violations.none(rest.losses - join.losses, 'nodes lost at rest');
+  violations.none(falseLosses, 'nodes lost that were well, in all');
+  violations.none(lostAgain.length, 'nodes lost that were well, after the restart of the coordinator');
   printReport('member', {
     agents: AGENTS,
     connectionsPerAgent: 1,
@@ -144,10 +155,11 @@ try {
     falseLosses,
     coordinatorRestart: { secondsUntilAllAreBack: returned, falseLosses: lostAgain.length },
     agentsProcessMemoryMb: Math.round(memoryBytes / 1e6),
+    violations: violations.texts,
   });
 } finally {
   watching.abort();
   agents.kill('SIGKILL');
   await cluster.stop();
 }
-process.exit(0);
+process.exit(violations.exitCode());

@@ -6,6 +6,7 @@ import { RealCluster, SERVER_COMMAND } from '@cloudless/e2e';
 import { systemClock } from '@cloudless/system';
 import { EndpointObserver } from './endpoint-observer.js';
 import { printReport, summarise } from './report.js';
+import { Violations } from './violations.js';
 
 /** Fewer than half silent is no mass loss, and with so many rounds none is lost often enough to be quarantined. */
 const AGENTS = Array.from({ length: 5 }, (_, index) => `agent-${index + 1}`);
@@ -83,19 +84,30 @@ async function returned(client: CoordinatorClient, nodeId: string): Promise<void
   throw new Error(`the watch of nodes ended before ${nodeId} was back`);
 }
 
+/** Nodes that were lost, and each how often, by the events. */
+async function lossesOf(client: CoordinatorClient): Promise<number> {
+  const { events } = await client.listEvents({ newestFirst: true, pageSize: 1_000 });
+  return events.filter(({ reason }) => reason === 'NodeLost').length;
+}
+
+const violations = new Violations();
 const cluster = await RealCluster.start(AGENTS.map((_, index) => `zone-${index % 3}`));
 try {
   const killed: number[] = [];
   for (let round = 1; round <= KILL_ROUNDS; round += 1) killed.push(...(await killEach(cluster, `round-${round}`)));
+  violations.none(await lossesOf(cluster.client), 'nodes lost while only processes were killed');
   const silent = await silenceNodes(cluster, 'web');
+  const losses = await lossesOf(cluster.client);
+  violations.check(losses === SILENT_ROUNDS, `${losses} losses of nodes were written down, ${SILENT_ROUNDS} nodes fell silent`);
   printReport('recovery', {
     unit: 'ms from the failure until a client of WatchEndpoints sees the replica, or its replacement, ready; the median is P50',
     minReadyDuration: 0,
     agents: AGENTS.length,
     replicaKilled: { aim: 'P50 500, P95 2 000', replicasPerRound: REPLICAS_PER_KILL_ROUND, ...summarise(killed) },
     nodeSilent: { aim: 'P50 4 000, P95 6 000', rounds: SILENT_ROUNDS, ...summarise(silent) },
+    violations: violations.texts,
   });
 } finally {
   await cluster.stop();
 }
-process.exit(0);
+process.exit(violations.exitCode());

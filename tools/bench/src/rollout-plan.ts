@@ -3,6 +3,7 @@ import { createSeededRandom, toReplicaId } from '@cloudless/base';
 import { layOut, nextSteps, resolveLimits, type RolloutObserved, type RolloutReplica } from '@cloudless/rollout';
 import { systemClock } from '@cloudless/system';
 import { printReport, summarise } from './report.js';
+import { Violations } from './violations.js';
 
 const REPLICAS = 10_000;
 /** Of them on draining nodes, where some are. */
@@ -88,6 +89,16 @@ function outcomeOf(stage: RolloutObserved): string {
   return decision.kind === 'waiting' ? decision.reason.text : decision.kind;
 }
 
+const violations = new Violations();
+for (const [name, stage] of Object.entries(stages)) {
+  const [decision, again] = [nextSteps(stage), nextSteps({ ...stage, replicas: [...stage.replicas].reverse() })];
+  violations.check(
+    JSON.stringify(decision) === JSON.stringify(again),
+    `${name}: another order of the replicas decides otherwise`,
+  );
+  violations.check((decision.kind === 'converged') === (name === 'done'), `${name}: decides ${outcomeOf(stage)}`);
+}
+
 printReport('rollout-plan', {
   unit: 'ms per call',
   replicas: REPLICAS,
@@ -105,4 +116,6 @@ printReport('rollout-plan', {
       },
     ]),
   ),
+  violations: violations.texts,
 });
+process.exit(violations.exitCode());

@@ -1,3 +1,4 @@
+import { fromConnectError } from '@cloudless/api';
 import { errorMessageOf, type Random } from '@cloudless/base';
 import { type RealCluster, SERVER_COMMAND } from '@cloudless/e2e';
 
@@ -11,6 +12,8 @@ export class Churn {
   private readonly done = new Map<string, number>();
   private failed = 0;
   private lastFailure = '';
+  /** Calls that the coordinator or an agent could not answer for a fault of its own. */
+  readonly faults: string[] = [];
 
   constructor(
     private readonly cluster: RealCluster,
@@ -135,10 +138,17 @@ export class Churn {
     } catch (reason) {
       this.failed += 1;
       this.lastFailure = `${what}: ${errorMessageOf(reason)}`;
+      if (isFault(reason)) this.faults.push(this.lastFailure);
     }
   }
 
   private pick<Item>(items: readonly Item[]): Item {
     return items[Math.floor(this.random.next() * items.length)] as Item;
   }
+}
+
+/** Only a server says `internal error`; what goes wrong in this process has another text. */
+function isFault(reason: unknown): boolean {
+  const { kind, message } = fromConnectError(reason);
+  return kind === 'internal' && message === 'internal error';
 }

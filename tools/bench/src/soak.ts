@@ -7,6 +7,7 @@ import { systemClock } from '@cloudless/system';
 import { Churn } from './soak-churn.js';
 import { memoryBytesOf, openFilesOf } from './process-figures.js';
 import { printReport } from './report.js';
+import { Violations } from './violations.js';
 
 const { values } = parseArgs({
   options: { minutes: { type: 'string' }, 'warm-up': { type: 'string' }, seed: { type: 'string' } },
@@ -16,6 +17,12 @@ const warmUpMinutes = Number(values['warm-up'] ?? Math.min(5, minutes / 4));
 const seed = Number(values.seed ?? 1);
 const SAMPLE_MS = 5_000;
 const END_WITHIN_MS = 60_000;
+/** Growth that is noise: the heap of Node comes and goes by tens of MB, and connections of clients are open or not. */
+const ALLOWED = {
+  memoryMb: { share: 0.25, margin: 30 },
+  openFiles: { share: 0.25, margin: 30 },
+  handles: { share: 0.25, margin: 30 },
+} as const;
 const AGENTS = ['agent-1', 'agent-2', 'agent-3'];
 
 interface Sample {
@@ -51,7 +58,7 @@ function growthPerHour(samples: readonly Sample[], figure: (sample: Sample) => n
 
 const round = (value: number): number => Math.round(value * 10) / 10;
 
-function describe(samples: readonly Sample[]): Readonly<Record<string, unknown>> {
+function describe(samples: readonly Sample[]) {
   const figures = (figure: (sample: Sample) => number) => {
     const known = samples.map(figure).filter((value) => !Number.isNaN(value));
     if (known.length === 0) return undefined;
@@ -72,6 +79,7 @@ function describe(samples: readonly Sample[]): Readonly<Record<string, unknown>>
   };
 }
 
+const violations = new Violations();
 const cluster = await RealCluster.start();
 try {
   const churn = new Churn(cluster, createSeededRandom(seed), AGENTS);
@@ -98,12 +106,27 @@ try {
   }
   // One of them may wait for a replica that is restarted ever more slowly.
   await Promise.race([working, sleep(systemClock, END_WITHIN_MS)]);
-  const judged = [...samples].map(([name, list]) => [
-    name,
-    describe(list.filter(({ atMs }) => atMs >= began + warmUpMinutes * 60_000)),
-  ]);
-  printReport('soak', { minutes, warmUpMinutes, seed, ...churn.counts, processes: Object.fromEntries(judged) });
+  const judged = [...samples].map(
+    ([name, list]) => [name, describe(list.filter(({ atMs }) => atMs >= began + warmUpMinutes * 60_000))] as const,
+  );
+  for (const [name, figures] of judged) {
+    for (const what of ['memoryMb', 'openFiles', 'handles'] as const) {
+      const halves = figures[what];
+      if (what === 'handles' && name !== 'coordinator') continue; // read of the coordinator only
+      const [first, second] = [halves?.medianOfFirstHalf, halves?.medianOfSecondHalf];
+      violations.flat(`${what} of ${name}`, { first, second }, ALLOWED[what]);
+    }
+  }
+  violations.check(churn.faults.length === 0, `calls failed inside: ${churn.faults.slice(0, 3).join('; ')}`);
+  printReport('soak', {
+    minutes,
+    warmUpMinutes,
+    seed,
+    ...churn.counts,
+    processes: Object.fromEntries(judged),
+    violations: violations.texts,
+  });
 } finally {
   await cluster.stop();
 }
-process.exit(0);
+process.exit(violations.exitCode());

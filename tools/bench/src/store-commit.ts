@@ -8,6 +8,7 @@ import type { Revision, StateStore } from '@cloudless/state-store';
 import { openLmdbStateStore } from '@cloudless/state-store-lmdb';
 import { systemClock } from '@cloudless/system';
 import { printReport, summarise } from './report.js';
+import { Violations } from './violations.js';
 
 const RUNS = 5;
 const RUN_MS = 2_000;
@@ -15,6 +16,8 @@ const VALUE = new Uint8Array(200).fill(7);
 const PUTS_PER_BATCH = 100;
 /** Batches that wait at a time: as many as make a full group. */
 const BATCH_WRITERS = 64;
+
+const violations = new Violations();
 
 /** Each writer rewrites a key of its own, on condition that nobody else has. @returns Transactions per second. */
 async function conditional(store: StateStore, writers: number): Promise<number> {
@@ -28,6 +31,8 @@ async function conditional(store: StateStore, writers: number): Promise<number> 
       ({ revision } = await store.txn([{ key, is: revision }], [{ put: key, value: VALUE }]));
       commits += 1;
     }
+    const kept = (await store.get(key))?.modRevision;
+    violations.check(kept === revision, `${key} was acknowledged at revision ${revision} and is at ${kept ?? 'none'}`);
   };
   await Promise.all(Array.from({ length: writers }, (_, writer) => write(writer)));
   return commits / ((systemClock.now() - began) / 1_000);
@@ -67,8 +72,10 @@ try {
       writers1000: await measure(() => conditional(store, 1_000)),
     },
     putsInBatches: { perTransaction: PUTS_PER_BATCH, ...(await measure(() => batched(store))) },
+    violations: violations.texts,
   });
 } finally {
   await store.close();
   await rm(directory, { recursive: true, force: true });
 }
+process.exit(violations.exitCode());

@@ -129,14 +129,12 @@ describe('the service of agents', () => {
       });
     });
 
-    it('refuses a command that is not there, and passes on 127 when a shell cannot find one', async () => {
+    it('ends a command that is not there with 127 and one that cannot be executed with 126, as a shell does', async () => {
       const exec = (command: readonly string[]): Promise<Answer> =>
         plainHttp.call(url(), `${AGENT}/ExecCommand`, { containerId: replica.containerId.slice(0, 12), command });
-      expect(await exec(['/no/such/program'])).toEqual({
-        code: 'invalid_argument',
-        message: 'command: no executable file /no/such/program',
-        items: [],
-      });
+      const stderr = 'command: no executable file /no/such/program\n';
+      expect(await only(exec(['/no/such/program']))).toMatchObject({ exitCode: 127, stdout: '', stderr });
+      expect(await only(exec(['/etc/passwd']))).toMatchObject({ exitCode: 126, stdout: '' });
       expect(await only(exec(['sh', '-c', '/no/such/program']))).toMatchObject({ exitCode: 127, stdout: '' });
     });
 

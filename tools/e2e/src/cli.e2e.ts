@@ -284,6 +284,13 @@ describe('with a workload that talks', () => {
     });
   });
 
+  it('exec of a program that does not exist ends with 127, of one that cannot be executed with 126', async () => {
+    expect(await ctl('exec', 'talker', '--', 'no-such-program')).toMatchObject({
+      ...{ code: 127, stdout: '', stderr: expect.stringMatching(/^command: no executable no-such-program in PATH .*\n$/) },
+    });
+    expect(await ctl('exec', 'talker', '--', '/etc/passwd')).toMatchObject({ code: 126, stdout: '' });
+  });
+
   it('exec forwards a pipe', async () => {
     const script = `printf 'through\\n' | "$NODE" "$BUNDLE" exec talker -- cat`;
     expect(await runToEnd('bash', ['-c', script], { env: shellEnv() })).toEqual({ code: 0, stdout: 'through\n', stderr: '' });

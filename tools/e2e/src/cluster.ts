@@ -57,6 +57,8 @@ export class RealCluster {
   private constructor(
     readonly directory: string,
     private readonly criSocket: string | undefined,
+    /** More flags of the coordinator, from its next start on. */
+    public coordinatorFlags: readonly string[] = [],
   ) {}
 
   /**
@@ -107,7 +109,7 @@ export class RealCluster {
   /** Starts the coordinator; the second time on the port it had. */
   async startCoordinator(): Promise<void> {
     const port = this.urlNow === '' ? '0' : new URL(this.urlNow).port;
-    const args = ['--port', port, '--ops-port', '0', '--data-dir', join(this.directory, 'coordinator')];
+    const args = ['--port', port, '--ops-port', '0', '--data-dir', join(this.directory, 'coordinator'), ...this.coordinatorFlags];
     this.coordinator = Running.start(process.execPath, ['--enable-source-maps', bundleOf('coordinator'), ...args]);
     const ready = await this.coordinator.logged('coordinator ready');
     this.urlNow = String(ready['url']);

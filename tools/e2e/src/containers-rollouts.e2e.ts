@@ -62,12 +62,15 @@ describeContainers(
         await cluster.gone(name);
       });
 
-      it('are served by the first processes of containers, which hear a stop themselves', async () => {
+      it('are served by the own processes of containers, which hear a stop themselves', async () => {
         const containers = await containersOf(cluster, await rolledOut(cluster, name));
         expect(containers.map(({ runtime, ip }) => ({ runtime, ip }))).toEqual(
           Array(REPLICAS).fill({ runtime: 'cri', ip: expect.stringMatching(/^10\./) as string }),
         );
-        const script = 'process.stdout.write(require("node:fs").readFileSync("/proc/1/cmdline"))';
+        // What the container runtime has started itself has no parent in there.
+        const script = `const { readFileSync: read, readdirSync } = require('node:fs');
+          const own = readdirSync('/proc').filter((pid) => /^\\d+$/.test(pid) && read('/proc/' + pid + '/status', 'utf8').includes('PPid:\\t0\\n'));
+          process.stdout.write(own.map((pid) => read('/proc/' + pid + '/cmdline')).join(' '));`;
         const { stdout } = await cluster.agentClient.execCommand({ name, command: ['/usr/bin/node', '-e', script] });
         expect(stdout).toContain('request-app.mjs');
       });

@@ -95,11 +95,16 @@ describe('Exec', () => {
     await expect(call[Symbol.asyncIterator]().next()).rejects.toThrow('start: must be the first message');
   });
 
-  it('refuses a size without a terminal, an unknown command, and a deadline that has passed', async () => {
+  it('ends an unknown command with 127, and says so on stderr', async () => {
+    const call = new ExecCall(client, start(['no-such-thing']));
+    expect(await call.exit()).toBe(127);
+    expect(call.text).toEqual({ stdout: '', stderr: expect.stringContaining('no executable no-such-thing in PATH') });
+  });
+
+  it('refuses a size without a terminal, and a deadline that has passed', async () => {
     const sized = new ExecCall(client, start(['cat']));
     sized.say({ case: 'resize', value: { columns: 1, rows: 1 } });
     await expect(sized.exit()).rejects.toThrow('resize: the command has no terminal');
-    await expect(new ExecCall(client, start(['no-such-thing'])).exit()).rejects.toThrow('no executable no-such-thing');
     const late = new ExecCall(client, { ...start(['sleep', '77']), timeout: { seconds: 0n, nanos: 200_000_000 } });
     await expect(late.exit()).rejects.toThrow('the command took longer than 200 ms');
   });

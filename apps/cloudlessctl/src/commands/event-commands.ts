@@ -2,7 +2,7 @@ import type { Command } from 'commander';
 import { Code, ConnectError } from '@connectrpc/connect';
 import type { CallOptions } from '@connectrpc/connect';
 import { EventSchema, Event_Category } from '@cloudless/api';
-import type { Event } from '@cloudless/api';
+import type { Event, WatchEventsResponse } from '@cloudless/api';
 import type { CommandTree, Invocation } from '../command-tree.js';
 import { usageFailure } from '../failure.js';
 import { followWatch } from '../follow-watch.js';
@@ -89,7 +89,6 @@ export async function showEvents(invocation: Invocation): Promise<void> {
   }
 }
 
-/** @param from - The newest event that was shown already, and the revision up to which there is no other. */
 /** Prints an event among those that led to it and those it led to. */
 async function explainEvent(session: Session, id: string): Promise<void> {
   const { events } = await session.client.listEvents({ relatedTo: id, pageSize: MAX_LIMIT }, session.callOptions());
@@ -97,6 +96,7 @@ async function explainEvent(session: Session, id: string): Promise<void> {
   else await session.print(eventTree(events, id, session.style));
 }
 
+/** @param from - The newest event that was shown already, and the revision up to which there is no other. */
 async function watchEvents(
   session: Session,
   filter: EventFilter,
@@ -105,10 +105,19 @@ async function watchEvents(
   let afterId = from.id;
   const watch = {
     from: from.revision,
-    // Where the history is gone, the events themselves are kept for longer.
     open: (afterRevision: bigint, options: CallOptions) =>
-      session.client.watchEvents({ ...filter, ...(afterRevision > 0n ? { afterRevision } : { afterId }) }, options),
+      afterRevision > 0n ? session.client.watchEvents({ ...filter, afterRevision }, options) : openAfterId(options),
   };
+  /** Where the history is gone, the events themselves may be kept for longer. */
+  async function* openAfterId(options: CallOptions): AsyncGenerator<WatchEventsResponse> {
+    try {
+      yield* session.client.watchEvents({ ...filter, afterId }, options);
+    } catch (reason) {
+      if (!(reason instanceof ConnectError) || reason.code !== Code.OutOfRange || afterId === '') throw reason;
+      await session.note(`events were missed: ${reason.rawMessage}`);
+      yield* session.client.watchEvents(filter, options);
+    }
+  }
   await followWatch(session, watch, async ({ event }) => {
     if (event === undefined || event.id <= afterId) return;
     afterId = event.id;

@@ -4,6 +4,7 @@ import { WorkloadSchema, ExplainWorkloadResponseSchema, WorkloadStatus_Phase } f
 import type { Workload } from '@cloudless/api';
 import type { CommandTree, Invocation } from '../command-tree.js';
 import { usageFailure } from '../failure.js';
+import { withEnvFiles } from '../flags/env-file.js';
 import { parseWorkloadName } from '../names.js';
 import type { WorkloadName } from '../names.js';
 import type { Session } from '../session.js';
@@ -109,14 +110,15 @@ async function createWorkload(invocation: Invocation): Promise<void> {
   const command = commandAfterSeparator(invocation, 1, 'cloudlessctl workload create web -- sleep 60');
   if (command.length === 0 && options['image'] === undefined)
     throw usageFailure('what to run is missing: give --image, or a command after --');
-  const { spec } = specFromFlags(options, command);
+  const { spec } = specFromFlags(await withEnvFiles(options, session.io), command);
   const created = await session.client.createWorkload({ ...name, spec, requestId: session.requestId() }, session.callOptions());
   await finishChange(invocation, created, 'created');
 }
 
 async function updateWorkload(invocation: Invocation): Promise<void> {
-  const { session, options } = invocation;
+  const { session } = invocation;
   const name = parseWorkloadName(operand(invocation, 0, 'name'), session.settings.namespace);
+  const options = await withEnvFiles(invocation.options, session.io);
   const command = commandAfterSeparator(invocation, 1, 'cloudlessctl workload update web -- sleep 60');
   // Checks the flags, and that there are any, before anything is sent.
   if (specFromFlags(options, command).paths.length === 0)
@@ -176,8 +178,10 @@ async function deleteWorkloads(invocation: Invocation): Promise<void> {
     }
   }
   for (const workload of deleted) {
-    if (flagOption(invocation, 'wait')) await waitUntilDeleted(session, workload);
-    else
+    if (flagOption(invocation, 'wait')) {
+      const replicas = [...(await waitUntilDeleted(session, workload))];
+      if (workload.status !== undefined) workload.status.replicas = replicas;
+    } else
       await session.tell(
         `${labelOf(workload)}: ${workload.status?.phase === WorkloadStatus_Phase.TERMINATING ? 'is being deleted' : 'deleted'}`,
       );

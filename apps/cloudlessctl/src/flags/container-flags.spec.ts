@@ -1,4 +1,9 @@
-import { ImagePull_Policy as Policy, type CreateWorkloadRequest, type UpdateWorkloadRequest } from '@cloudless/api';
+import {
+  ImagePull_Policy as Policy,
+  Volume_EmptyDir_Medium as Medium,
+  type CreateWorkloadRequest,
+  type UpdateWorkloadRequest,
+} from '@cloudless/api';
 import { aWorkload, runCli } from '../testing/run-cli.js';
 
 async function createdBy(flags: readonly string[]): Promise<CreateWorkloadRequest['spec']> {
@@ -32,6 +37,52 @@ describe('flags of containers', () => {
     {
       flags: ['--host-network', '--hostname', 'a', '--dns', '10.0.0.1', '--dns', '::1'],
       gives: { network: { hostNetwork: true, hostname: 'a', dnsServers: ['10.0.0.1', '::1'] } },
+    },
+    {
+      flags: ['--extra-host', 'db:10.0.0.1', '--extra-host', 'cache:::1', '--extra-host', 'db.internal=10.0.0.1'],
+      gives: {
+        network: {
+          extraHosts: [
+            { ip: '10.0.0.1', hostnames: ['db'] },
+            { ip: '::1', hostnames: ['cache'] },
+            { ip: '10.0.0.1', hostnames: ['db.internal'] },
+          ],
+        },
+      },
+    },
+    { flags: ['--no-init', '--shm-size', '128Mi'], gives: { init: false, shmSizeBytes: 128n << 20n } },
+    { flags: ['--init'], gives: { init: true } },
+    {
+      flags: ['--ulimit', 'nofile=1024:4096', '--ulimit', 'core=0', '--ulimit', 'memlock=unlimited', '--ulimit', 'nproc=5:-1'],
+      gives: {
+        ulimits: [
+          { name: 'nofile', soft: 1024n, hard: 4096n },
+          { name: 'core', soft: 0n, hard: 0n },
+          { name: 'memlock', soft: -1n, hard: -1n },
+          { name: 'nproc', soft: 5n, hard: -1n },
+        ],
+      },
+    },
+    {
+      flags: ['--sysctl', 'net.ipv4.ip_local_port_range=1024 65000', '--sysctl', 'net.core.somaxconn=1024'],
+      gives: { sysctls: { 'net.ipv4.ip_local_port_range': '1024 65000', 'net.core.somaxconn': '1024' } },
+    },
+    {
+      flags: ['--device', '/dev/fuse', '--device', '/dev/kvm:/dev/x', '--device', '/dev/a:/dev/b:r'],
+      gives: {
+        devices: [
+          { hostPath: '/dev/fuse', containerPath: '', permissions: '' },
+          { hostPath: '/dev/kvm', containerPath: '/dev/x' },
+          { hostPath: '/dev/a', containerPath: '/dev/b', permissions: 'r' },
+        ],
+      },
+    },
+    {
+      flags: ['--user-name', 'nginx', '--group-add', '5', '--group-add', '6', '--fs-group', '0', '--platform', 'linux/arm64'],
+      gives: {
+        security: { user: 'nginx', supplementalGroups: [5n, 6n], fsGroup: 0n },
+        imagePull: { platform: 'linux/arm64' },
+      },
     },
     { flags: ['--pids-limit', '50', '--cpu-limit', '0.5'], gives: { resources: { limits: { pids: 50, cpuMillis: 500 } } } },
     {
@@ -69,6 +120,11 @@ describe('flags of containers', () => {
       given: '/var/cache/_X:rw',
       volume: { name: 'var-cache-x', mountPath: '/var/cache/_X', readOnly: false, source: { case: 'emptyDir' } },
     },
+    {
+      given: '/run:memory=64Mi',
+      volume: { name: 'run', mountPath: '/run', source: { value: { medium: Medium.MEMORY, sizeLimitBytes: 64n << 20n } } },
+    },
+    { given: '/run:memory', volume: { source: { case: 'emptyDir', value: { medium: Medium.MEMORY, sizeLimitBytes: 0n } } } },
     { given: `/${'a'.repeat(70)}`, volume: { name: 'a'.repeat(63), source: { case: 'emptyDir' } } },
   ])('--volume $given', async ({ given, volume }) => {
     expect((await createdBy(['--volume', given]))?.volumes).toMatchObject([volume]);
@@ -79,22 +135,32 @@ describe('flags of containers', () => {
     expect(set?.updateMask?.paths).toEqual(['security.run_as_user', 'security.read_only_root_filesystem']);
     expect(back?.updateMask?.paths).toEqual(['security.read_only_root_filesystem']);
     expect([set?.spec?.security?.readOnlyRootFilesystem, back?.spec?.security?.readOnlyRootFilesystem]).toEqual([true, false]);
-    const none = await updatesBy(['--volume', 'none', '--cap-add', 'none']);
-    expect(none?.updateMask?.paths).toEqual(['volumes', 'security.capabilities_add']);
+    const none = await updatesBy(['--volume', 'none', '--cap-add', 'none', '--extra-host', 'none']);
+    expect(none?.updateMask?.paths).toEqual(['volumes', 'security.capabilities_add', 'network.extra_hosts']);
     expect([none?.spec?.volumes, none?.spec?.security?.capabilitiesAdd]).toEqual([[], []]);
   });
 
-  const form = 'expected NAME:/PATH, /HOST/PATH:/PATH or /PATH, each with :ro or not, as in data:/var/lib/data, got';
+  const form =
+    'expected NAME:/PATH, /HOST/PATH:/PATH or /PATH, each with :ro or not, or /PATH:memory=64Mi, as in data:/var/lib/data, got';
   it.each([
     { flags: ['--volume', 'data'], says: `--volume: ${form} "data"` },
     { flags: ['--volume', 'data:rel'], says: `--volume: ${form} "data:rel"` },
     { flags: ['--volume', './a:/b'], says: `--volume: ${form} "./a:/b"` },
     { flags: ['--volume', '/a:/b:rx'], says: `--volume: ${form} "/a:/b:rx"` },
-    { flags: ['--user', 'nginx'], says: '--user: expected a numeric id, got "nginx"' },
+    { flags: ['--volume', 'data:/a:memory'], says: `--volume: ${form} "data:/a:memory"` },
+    { flags: ['--user', 'nginx'], says: '--user: expected a numeric id, got "nginx"; a name is given by --user-name' },
+    { flags: ['--group-add', 'disk'], says: '--group-add: expected a numeric id, got "disk"' },
+    {
+      flags: ['--ulimit', 'nofile'],
+      says: '--ulimit: expected NAME=SOFT or NAME=SOFT:HARD, each a number or unlimited, got "nofile"',
+    },
+    { flags: ['--device', 'fuse'], says: '--device: expected /HOST/PATH, with :/PATH and :rwm behind it or not, got "fuse"' },
+    { flags: ['--sysctl', 'a'], says: '--sysctl: expected key=value, or key- to remove it, got "a"' },
     {
       flags: ['--user', '1000:1000'],
       says: '--user: expected a numeric id, got "1000:1000"; the group is given by --group',
     },
+    { flags: ['--extra-host', 'db'], says: '--extra-host: expected NAME:ADDRESS, as in db:10.0.0.5, got "db"' },
     { flags: ['--group', '-1'], says: '--group: expected a numeric id, got "-1"' },
     {
       flags: ['--pull', 'allways'],

@@ -10,7 +10,7 @@ import {
   WatchWorkloadsResponse_Kind as Kind,
   WorkloadStatus_Phase,
 } from '@cloudless/api';
-import type { Workload } from '@cloudless/api';
+import type { ReplicaStatus, Workload } from '@cloudless/api';
 import { timestampFromMs } from '@bufbuild/protobuf/wkt';
 import { Code, ConnectError } from '@connectrpc/connect';
 import { NOW_MS, aWorkload } from './run-cli.js';
@@ -63,14 +63,18 @@ export const FAILURE = create(RolloutFailureSchema, {
   version: 2,
 });
 
+/** A state, the end of all present ones, a deletion (with what may still run), or a lost connection. */
+export type WatchStep = Workload | 'synced' | 'gone' | { readonly gone: readonly ReplicaStatus[] } | 'lost';
+
 /** Sends the states, then stays silent until the call ends. */
-export function watching(...states: (Workload | 'synced' | 'gone' | 'lost')[]): NonNullable<FakeCoordinator['watchWorkloads']> {
+export function watching(...states: WatchStep[]): NonNullable<FakeCoordinator['watchWorkloads']> {
   const left = [...states];
   return async function* (_request, { signal }) {
     for (let state = left.shift(); state !== undefined; state = left.shift()) {
       if (state === 'lost') throw new ConnectError('no leader', Code.Unavailable);
       if (state === 'synced') yield { kind: Kind.SYNCED };
       else if (state === 'gone') yield { kind: Kind.DELETED, workload: aWorkload() };
+      else if ('gone' in state) yield { kind: Kind.DELETED, workload: aWorkload({ status: { replicas: [...state.gone] } }) };
       else yield { kind: Kind.PUT, workload: state };
     }
     await new Promise((resolve) => signal.addEventListener('abort', resolve, { once: true }));

@@ -3,6 +3,7 @@ import { durationFromMs, timestampFromMs } from '@bufbuild/protobuf/wkt';
 import {
   ImagePullStatus_Phase as PullPhase,
   ImagePull_Policy as Policy,
+  Volume_EmptyDir_Medium as Medium,
   ReplicaStatusSchema,
   WorkloadSpecSchema,
   type ImagePullStatusSchema,
@@ -26,11 +27,12 @@ describe('what describe shows of a container', () => {
         image: 'nginx',
         imagePull: { policy: Policy.ALWAYS },
         ports: [{ name: 'http', containerPort: 80, hostPort: 8080 }],
-        network: { hostname: 'a', dnsServers: ['::1', '10.0.0.1'] },
+        network: { hostname: 'a', dnsServers: ['::1', '10.0.0.1'], extraHosts: [{ ip: '::2', hostnames: ['db', 'cache'] }] },
         resources: { limits: { memoryBytes: 64n << 20n, pids: 50 } },
         volumes: [
           { mountPath: '/data', source: { case: 'named', value: { name: 'data' } } },
           { mountPath: '/tmp', source: { case: 'emptyDir', value: {} } },
+          { mountPath: '/run', source: { case: 'emptyDir', value: { medium: Medium.MEMORY, sizeLimitBytes: 1n << 20n } } },
           { mountPath: '/www', readOnly: true, source: { case: 'hostPath', value: { path: '/srv' } } },
         ],
         security: {
@@ -42,12 +44,27 @@ describe('what describe shows of a container', () => {
     ).toEqual({
       Image: 'nginx, pulled always',
       Ports: 'http=80 (node 8080)',
-      Network: 'host name a, DNS ::1 10.0.0.1',
+      Network: 'host name a, DNS ::1 10.0.0.1, db cache at ::2',
       Limits: 'memory 64Mi, processes 50',
-      Volumes: 'data:/data, /tmp (empty), /srv:/www:ro',
+      Volumes: 'data:/data, /tmp (empty), /run (in memory, 1Mi), /srv:/www:ro',
       Security:
         'user 1000:5, not root, read-only, privileged, adds KILL BPF, drops ALL, seccomp Unconfined, AppArmor localhost/web, SELinux ::a_t:, new privileges allowed, runtime class runsc',
     });
+    expect(
+      fieldsOf({
+        ...{ image: 'a', imagePull: { platform: 'linux/arm64' }, init: false, shmSizeBytes: 1n << 30n },
+        ulimits: [{ name: 'core' }, { name: 'nofile', soft: 5n, hard: 6n }, { name: 'memlock', soft: -1n }],
+        sysctls: { 'net.core.somaxconn': '5', 'kernel.sem': '1 2' },
+        devices: [{ hostPath: '/dev/fuse' }, { hostPath: '/dev/a', containerPath: '/dev/b', permissions: 'r' }],
+        security: { user: 'nginx', runAsGroup: 5n, supplementalGroups: [7n, 8n], fsGroup: 0n },
+      }),
+    ).toEqual({
+      Image: 'a, for linux/arm64',
+      Security: 'user nginx:5, groups 7 8, directories of group 0',
+      Container: 'no init process, /dev/shm 1Gi, core=0 nofile=5:6 memlock=unlimited, kernel.sem=1 2, net.core.somaxconn=5',
+      Devices: '/dev/fuse, /dev/a:/dev/b:r',
+    });
+    expect(fieldsOf({ image: 'a', init: true })).toEqual({ Image: 'a', Container: 'an init process' });
     expect(fieldsOf({ image: 'a', imagePull: { policy: Policy.NEVER }, network: { hostNetwork: true } })).toEqual({
       Image: 'a, never pulled',
       Network: 'of the node',

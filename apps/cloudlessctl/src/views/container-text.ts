@@ -1,12 +1,20 @@
 import { durationMs } from '@bufbuild/protobuf/wkt';
-import { ImagePullStatus_Phase as PullPhase, ImagePull_Policy as Policy, type ImagePullStatus } from '@cloudless/api';
-import type { Network, Port, ReplicaStatus, SecurityContext, Volume, WorkloadSpec } from '@cloudless/api';
+import {
+  ImagePullStatus_Phase as PullPhase,
+  ImagePull_Policy as Policy,
+  Volume_EmptyDir_Medium as Medium,
+  bothLimitsOf,
+  type ImagePullStatus,
+} from '@cloudless/api';
+import type { Device, Network, Port, ReplicaStatus, SecurityContext, Ulimit, Volume, WorkloadSpec } from '@cloudless/api';
 import { formatAge, formatBytes, formatSpan } from '../output/human.js';
 
 /** An image with how it is pulled: `nginx:alpine, pulled always`. */
 export function imageText({ image, imagePull }: WorkloadSpec): string {
   const policy = imagePull?.policy ?? Policy.IF_NOT_PRESENT;
-  return `${image}${policy === Policy.ALWAYS ? ', pulled always' : policy === Policy.NEVER ? ', never pulled' : ''}`;
+  const platform = imagePull?.platform ?? '';
+  const pulled = policy === Policy.ALWAYS ? ', pulled always' : policy === Policy.NEVER ? ', never pulled' : '';
+  return `${image}${platform === '' ? '' : `, for ${platform}`}${pulled}`;
 }
 
 /** Ports as the flag `--port` takes them, but for the names of those without one. */
@@ -24,15 +32,21 @@ export function volumesText(volumes: readonly Volume[]): string {
 function volumeText({ mountPath, readOnly, source }: Volume): string {
   const place = `${mountPath}${readOnly ? ':ro' : ''}`;
   if (source.case === 'named') return `${source.value.name}:${place}`;
-  return source.case === 'hostPath' ? `${source.value.path}:${place}` : `${place} (empty)`;
+  if (source.case === 'hostPath') return `${source.value.path}:${place}`;
+  if (source.case !== 'emptyDir' || source.value.medium !== Medium.MEMORY) return `${place} (empty)`;
+  const { sizeLimitBytes } = source.value;
+  return `${place} (in memory${sizeLimitBytes === 0n ? '' : `, ${formatBytes(sizeLimitBytes)}`})`;
 }
 
 /** A security context in short: `user 1000:1000, not root, read-only, adds NET_ADMIN, drops ALL`. */
 export function securityText(security: SecurityContext | undefined): string {
   if (security === undefined) return '';
-  const { runAsUser, runAsGroup, capabilitiesAdd, capabilitiesDrop } = security;
+  const { runAsUser, runAsGroup, supplementalGroups, fsGroup, capabilitiesAdd, capabilitiesDrop } = security;
+  const user = runAsUser === undefined ? security.user : String(runAsUser);
   const parts = [
-    runAsUser === undefined ? '' : `user ${runAsUser}${runAsGroup === undefined ? '' : `:${runAsGroup}`}`,
+    user === '' ? '' : `user ${user}${runAsGroup === undefined ? '' : `:${runAsGroup}`}`,
+    supplementalGroups.length === 0 ? '' : `groups ${supplementalGroups.join(' ')}`,
+    fsGroup === undefined ? '' : `directories of group ${fsGroup}`,
     security.runAsNonRoot ? 'not root' : '',
     security.readOnlyRootFilesystem ? 'read-only' : '',
     security.privileged ? 'privileged' : '',
@@ -54,8 +68,37 @@ export function networkText(network: Network | undefined): string {
     network.hostNetwork ? 'of the node' : '',
     network.hostname === '' ? '' : `host name ${network.hostname}`,
     network.dnsServers.length === 0 ? '' : `DNS ${network.dnsServers.join(' ')}`,
+    ...network.extraHosts.map(({ ip, hostnames }) => `${hostnames.join(' ')} at ${ip}`),
   ];
   return parts.filter((part) => part !== '').join(', ');
+}
+
+/** What a container has of the kernel in short: `no init process, /dev/shm 1Gi, nofile=5:6, net.core.somaxconn=5`. */
+export function kernelText({ init, shmSizeBytes, ulimits, sysctls }: WorkloadSpec): string {
+  const parts = [
+    init === undefined ? '' : init ? 'an init process' : 'no init process',
+    shmSizeBytes === 0n ? '' : `/dev/shm ${formatBytes(shmSizeBytes)}`,
+    ulimits.map(ulimitText).join(' '),
+    ...Object.entries(sysctls)
+      .sort(([a], [b]) => (a < b ? -1 : 1))
+      .map(([name, value]) => `${name}=${value}`),
+  ];
+  return parts.filter((part) => part !== '').join(', ');
+}
+
+function ulimitText(ulimit: Ulimit): string {
+  const [soft, hard] = Object.values(bothLimitsOf(ulimit)).map((value) => (value === -1n ? 'unlimited' : String(value)));
+  return `${ulimit.name}=${soft === hard ? soft : `${soft}:${hard}`}`;
+}
+
+/** Devices as the flag `--device` takes them. */
+export function devicesText(devices: readonly Device[]): string {
+  return devices
+    .map(({ hostPath, containerPath, permissions }) => {
+      const place = containerPath === '' && permissions !== '' ? hostPath : containerPath;
+      return [hostPath, place, permissions].filter((part) => part !== '').join(':');
+    })
+    .join(', ');
 }
 
 /** How the images of replicas were pulled, a line for each replica whose agent pulled. */

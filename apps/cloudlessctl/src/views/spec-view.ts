@@ -8,7 +8,7 @@ import {
 } from '@cloudless/api';
 import type { ResourceList, Rollout_Step, WorkloadSpec } from '@cloudless/api';
 import { formatBytes, formatCpu, formatDuration, formatLabels } from '../output/human.js';
-import { imageText, networkText, portsText, securityText, volumesText } from './container-text.js';
+import { devicesText, imageText, kernelText, networkText, portsText, securityText, volumesText } from './container-text.js';
 import { probeText } from './probe-text.js';
 
 /** What a spec runs: its image, or its command. */
@@ -33,6 +33,8 @@ export function specFields(spec: WorkloadSpec | undefined): readonly (readonly [
     ['Network', networkText(spec.network)],
     ['Volumes', volumesText(spec.volumes)],
     ['Security', securityText(spec.security)],
+    ['Container', kernelText(spec)],
+    ['Devices', devicesText(spec.devices)],
     ['Environment', formatLabels(spec.env)],
     ['Requests', formatResources(resources?.requests)],
     ['Limits', formatResources(resources?.limits)],

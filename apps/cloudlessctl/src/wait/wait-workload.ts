@@ -1,6 +1,6 @@
 import { create } from '@bufbuild/protobuf';
 import { ReplicaStatus_Phase, StreamLogsRequestSchema } from '@cloudless/api';
-import type { Workload } from '@cloudless/api';
+import type { ReplicaStatus, Workload } from '@cloudless/api';
 import { CliFailure, ExitCode } from '../failure.js';
 import { labelOf } from '../names.js';
 import { count } from '../output/human.js';
@@ -62,22 +62,27 @@ export async function waitUntilSettled(session: Session, wanted: Workload): Prom
 /** What a judgement gives as the reason, after the counts. */
 const reasonIn = (text: string): string => (text.includes(': ') ? text.slice(text.indexOf(': ')) : '');
 
-/** Waits until the workload, which is being deleted, is gone. */
-export async function waitUntilDeleted(session: Session, deleted: Workload): Promise<void> {
+/**
+ * Waits until the workload, which is being deleted, is gone, and tells what may still run of it on lost nodes.
+ * @returns The replicas that may still run.
+ */
+export async function waitUntilDeleted(session: Session, deleted: Workload): Promise<readonly ReplicaStatus[]> {
   const label = labelOf(deleted);
+  let mayStillRun = (deleted.status?.replicas ?? []).filter((replica) => replica.mayStillRun);
   let left = '';
   let most = 0;
   let least = Number.POSITIVE_INFINITY;
-  await watchWorkload(session, {
+  const gone = await watchWorkload(session, {
     subject: deleted,
     timeoutMs: session.settings.timeoutMs ?? WAIT_TIMEOUT_MS,
     onTimeout: (after) => new CliFailure(ExitCode.timeout, `${label} is not gone after ${after}${left}`),
-    look: async (workload, progress) => {
+    look: async (workload, progress, remaining = mayStillRun) => {
       if (workload === undefined) {
         await progress.show(`${label}: deleted`);
-        return deleted;
+        return remaining.filter((replica) => replica.mayStillRun);
       }
-      const { totalReplicas = 0, reason = '' } = workload.status ?? {};
+      const { totalReplicas = 0, reason = '', replicas = [] } = workload.status ?? {};
+      mayStillRun = replicas.filter((replica) => replica.mayStillRun);
       left = `: ${count(totalReplicas, 'replica')} left${reason === '' ? '' : `, ${reason}`}`;
       most = Math.max(most, totalReplicas);
       const reached = tenths(totalReplicas, most);
@@ -87,6 +92,10 @@ export async function waitUntilDeleted(session: Session, deleted: Workload): Pro
       return undefined;
     },
   });
+  for (const { id, nodeId } of gone) {
+    await session.note(`${label}: replica ${id} may still run on lost node ${nodeId}; it is stopped when the node returns`);
+  }
+  return gone;
 }
 
 /** Adds what is known of the replica that made the rollout fail, or else the last lines of one that is not ready: they mostly say why. */

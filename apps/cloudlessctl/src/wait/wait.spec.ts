@@ -27,6 +27,13 @@ const pending = (reason: string): Status => ({
   replicas: [create(ReplicaStatusSchema, { id: 'x-1', phase: ReplicaStatus_Phase.PENDING, reason })],
 });
 
+const lostReplica = create(ReplicaStatusSchema, {
+  id: 'aa-3',
+  nodeId: 'n3',
+  phase: ReplicaStatus_Phase.FAILED,
+  mayStillRun: true,
+});
+
 describe('judgeWorkload', () => {
   it.each<{ name: string; status: Status; is: unknown }>([
     { name: 'all ready', status: {}, is: { kind: 'done', text: '2 of 2 ready' } },
@@ -333,6 +340,28 @@ describe('--wait', () => {
     const { exitCode, stdout } = await runCli(['delete', 'web', '--wait'], { coordinator });
     expect(exitCode).toBe(0);
     expect(stdout).toBe(shown.map((text) => `workload default/web: ${text}\n`).join(''));
+  });
+
+  it.each([
+    { when: 'the watch says so', deleted: aWorkload(), states: [aWorkload(), 'synced', { gone: [lostReplica] }] as const },
+    {
+      when: 'only the answer to the deletion says so',
+      deleted: aWorkload({ status: { replicas: [lostReplica] } }),
+      states: ['synced'] as const,
+    },
+  ])('delete names the replicas that may still run on lost nodes, when $when', async ({ deleted, states }) => {
+    const coordinator = { deleteWorkload: () => deleted, watchWorkloads: watching(...states) };
+    const { exitCode, stdout, stderr } = await runCli(['delete', 'web', '--wait'], { coordinator });
+    expect(exitCode).toBe(0);
+    expect(stdout).toMatch(/workload default\/web: deleted\n$/);
+    expect(stderr).toBe(
+      'workload default/web: replica aa-3 may still run on lost node n3; it is stopped when the node returns\n',
+    );
+    const json = await runCli(['delete', 'web', '--wait', '-o', 'json'], {
+      coordinator: { deleteWorkload: () => deleted, watchWorkloads: watching(...states) },
+    });
+    const replicas = [{ id: 'aa-3', nodeId: 'n3', mayStillRun: true }];
+    expect(JSON.parse(json.stdout)).toMatchObject({ workloads: [{ status: { replicas } }] });
   });
 
   it('ends with 4 when somebody deletes what is waited for', async () => {

@@ -1,6 +1,6 @@
 import type { CallOptions } from '@connectrpc/connect';
 import { WatchWorkloadsResponse_Kind } from '@cloudless/api';
-import type { Workload } from '@cloudless/api';
+import type { ReplicaStatus, Workload } from '@cloudless/api';
 import { CliFailure, ExitCode } from '../failure.js';
 import { resumedWatch } from '../follow-watch.js';
 import { labelOf } from '../names.js';
@@ -17,8 +17,16 @@ export interface WorkloadWatch<Result> {
   readonly timeoutMs: number | undefined;
   /** What to tell when the time is over. */
   onTimeout(after: string): CliFailure;
-  /** Looks at a state of the workload, `undefined` when it is gone. @returns what ends the watch. */
-  look(workload: Workload | undefined, progress: Progress): Promise<Result | undefined>;
+  /**
+   * Looks at a state of the workload, `undefined` when it is gone.
+   * @param left - What may still run of one that is gone; undefined: the watch began too late to tell.
+   * @returns what ends the watch.
+   */
+  look(
+    workload: Workload | undefined,
+    progress: Progress,
+    left: readonly ReplicaStatus[] | undefined,
+  ): Promise<Result | undefined>;
 }
 
 /** Looks at every state of a workload until one gives a result. */
@@ -28,8 +36,8 @@ export async function watchWorkload<Result>(session: Session, watch: WorkloadWat
   const deadline = new Deadline(clock, signal, timeoutMs);
   const progress = new Progress(session);
   try {
-    for await (const { workload } of statesOf(session, subject, deadline.signal)) {
-      const result = await watch.look(workload, progress);
+    for await (const { workload, left } of statesOf(session, subject, deadline.signal)) {
+      const result = await watch.look(workload, progress, left);
       if (result !== undefined) return result;
     }
     throw new CliFailure(ExitCode.error, `${labelOf(subject)} cannot be watched any more`);
@@ -44,6 +52,7 @@ export async function watchWorkload<Result>(session: Session, watch: WorkloadWat
 
 interface Seen {
   readonly workload: Workload | undefined;
+  readonly left?: readonly ReplicaStatus[];
 }
 
 async function* statesOf(session: Session, { namespace, name, uid }: Workload, signal: AbortSignal): AsyncGenerator<Seen> {
@@ -59,7 +68,7 @@ async function* statesOf(session: Session, { namespace, name, uid }: Workload, s
       present = true;
       yield { workload };
     } else if (kind === WatchWorkloadsResponse_Kind.DELETED && workload?.uid === uid) {
-      yield { workload: undefined };
+      yield { workload: undefined, left: workload.status?.replicas ?? [] };
     } else if (kind === WatchWorkloadsResponse_Kind.SYNCED && !present) {
       yield { workload: undefined };
     }

@@ -23,6 +23,7 @@ const tcpProbe: ProbePlan = {
   check: { kind: 'tcp', portName: 'http' },
   ...{ initialDelayMs: 0, periodMs: 10, timeoutMs: 10, successThreshold: 1, failureThreshold: 1 },
 };
+const CONTAINER = toContainerId('a'.repeat(64));
 /** With and without each of the probes, by the bits of a number. */
 const probesOf = (bits: number): ProbePlans => ({
   ...((bits & 1) === 0 ? {} : { liveness: tcpProbe }),
@@ -240,6 +241,32 @@ describe('reduceReplica', () => {
   });
 });
 
+describe('reduceReplica, of a container that could not be started', () => {
+  const refused = { kind: 'startFailed', containerId: CONTAINER, reason: 'exec: "run": permission denied' } as const;
+
+  it.each([
+    { restart: 'never', phase: 'failed', reason: 'exec: "run": permission denied; never restarted' },
+    { restart: 'onFailure', phase: 'starting', reason: 'exec: "run": permission denied, restarting in 100 ms' },
+    { restart: 'always', phase: 'starting', reason: 'exec: "run": permission denied, restarting in 100 ms' },
+  ] as const)('keeps the words of the runtime and no exit code under $restart', ({ restart, phase, reason }) => {
+    const { state } = reduceReplica({ ...aReplicaThatStarts(0), plan: plan({ restart }) }, { ...refused, uncertain: false });
+    expect(state).toMatchObject({ phase, ready: false, reason });
+    expect([state.lastExitCode, state.lastEndReason]).toEqual([undefined, undefined]);
+  });
+
+  it('tells a restart that failed to start from the end of the container before', () => {
+    const ran: ReplicaState = {
+      ...aReplicaThatStarts(0),
+      ...{ phase: 'running', restarts: 1, failures: 1, lastExitCode: 3, lastEndReason: 'exit code 3' },
+    };
+    expect(reduceReplica(ran, { ...refused, uncertain: false }).state).toMatchObject({
+      phase: 'running',
+      lastExitCode: 3,
+      lastEndReason: 'not started: exec: "run": permission denied',
+    });
+  });
+});
+
 describe('reduceReplica, of probes', () => {
   /** A replica whose container runs, by the probes of the bits. */
   function aRunning(bits: number): Player {
@@ -293,8 +320,6 @@ describe('reduceReplica, of probes', () => {
     expect(player.state).toMatchObject({ phase: 'stopped', restarts: 0 });
   });
 });
-
-const CONTAINER = toContainerId('a'.repeat(64));
 
 function aReplicaThatStarts(bits: number): ReplicaState {
   return {

@@ -293,11 +293,17 @@ function ended(
     ...kept.state,
     ready: false,
     ...(seen ? { lastExitCode: ending.exitCode, phase: laterOf(state.phase, 'running') } : {}),
-    ...(ending.kind === 'exited' ? { lastEndReason: ending.reason } : {}),
+    ...lastEndOf(state, ending),
     ...(state.stop === undefined && isFailure(ending) ? { lastLines: ending.lastLines ?? [] } : {}),
   };
   const next = afterEnd(after, ending);
   return { state: next.state, effects: [...kept.effects, ...next.effects] };
+}
+
+/** A container that never ran ends nothing: its failure only takes the place of the end of a container that did run before. */
+function lastEndOf(state: ReplicaState, ending: Ending): Pick<ReplicaState, 'lastEndReason'> {
+  if (ending.kind === 'exited') return { lastEndReason: ending.reason };
+  return state.lastEndReason === undefined ? {} : { lastEndReason: `not started: ${ending.reason}` };
 }
 
 function afterEnd(state: ReplicaState, ending: Ending): Reduced {

@@ -3,6 +3,7 @@ import { toContainerId } from '@cloudless/base';
 import {
   ImagePull_Policy,
   Port_Protocol,
+  Volume_EmptyDir_Medium as Medium,
   WorkloadSpecSchema,
   updateSpec,
   type SecurityContextSchema,
@@ -44,7 +45,7 @@ describe('toContainerRequest', () => {
         { name: 'dns', port: 53, protocol: 'udp' },
       ],
       limits: { cpuMillis: 500, memoryBytes: 1_000, pids: 50 },
-      requests: { cpuMillis: 7 },
+      requests: { cpuMillis: 7, memoryBytes: 1_000 },
       imagePull: 'ifNotPresent',
       group: 'web-1',
     });
@@ -76,7 +77,10 @@ describe('toContainerRequest', () => {
   });
 
   it('shares out CPU time by the default request when none is given', () => {
-    expect(toContainerRequest(aStartOrder({ spec: { command: ['a'] } }), place).requests).toEqual({ cpuMillis: 100 });
+    const requests = { cpuMillis: 100, memoryBytes: 64 * 1024 * 1024 };
+    expect(toContainerRequest(aStartOrder({ spec: { command: ['a'] } }), place).requests).toEqual(requests);
+    const limited = { command: ['a'], resources: { limits: { cpuMillis: 50 } } };
+    expect(toContainerRequest(aStartOrder({ spec: limited }), place).requests).toEqual({ ...requests, cpuMillis: 50 });
   });
 
   it('asks for nothing of a container where there is no image', () => {
@@ -112,12 +116,56 @@ describe('toContainerRequest', () => {
     ]);
   });
 
+  it.each([
+    { given: { sizeLimitBytes: 5n }, limit: 7n, memory: { sizeBytes: 5 } },
+    { given: {}, limit: 7n, memory: { sizeBytes: 7 } },
+    { given: {}, limit: 0n, memory: {} },
+  ])('limits an empty directory in memory: $given with a memory limit of $limit', ({ given, limit, memory }) => {
+    const spec = create(WorkloadSpecSchema, {
+      ...{ image: 'a', shmSizeBytes: 9n, resources: { limits: { memoryBytes: limit } } },
+      volumes: [{ name: 'v', mountPath: '/v', source: { case: 'emptyDir', value: { medium: Medium.MEMORY, ...given } } }],
+    });
+    expect(toContainerRequest(aStartOrder({ spec }), place)).toMatchObject({
+      shmSizeBytes: 9,
+      volumes: [{ source: { kind: 'emptyDir', memory } }],
+    });
+  });
+
+  it('gives limits of each process a hard one', () => {
+    const ulimits = [
+      { name: 'core' },
+      { name: 'nofile', soft: 5n },
+      { name: 'stack', soft: 5n, hard: -1n },
+      { name: 'nproc', soft: -1n },
+    ];
+    const request = toContainerRequest(aStartOrder({ spec: { image: 'a', ulimits } }), place);
+    expect(request.ulimits).toEqual([
+      { name: 'core', soft: 0, hard: 0 },
+      { name: 'nofile', soft: 5, hard: 5 },
+      { name: 'stack', soft: 5, hard: -1 },
+      { name: 'nproc', soft: -1, hard: -1 },
+    ]);
+  });
+
+  it('gives devices the place and the permissions that they have by default', () => {
+    const devices = [{ hostPath: '/dev/fuse' }, { hostPath: '/dev/kvm', containerPath: '/dev/x', permissions: 'r' }];
+    expect(toContainerRequest(aStartOrder({ spec: { image: 'a', devices } }), place).devices).toEqual([
+      { hostPath: '/dev/fuse', containerPath: '/dev/fuse', permissions: 'rwm' },
+      { hostPath: '/dev/kvm', containerPath: '/dev/x', permissions: 'r' },
+    ]);
+  });
+
   it.each<{ name: string; security: MessageInitShape<typeof SecurityContextSchema>; asks: object }>([
     { name: 'nothing', security: {}, asks: {} },
     {
       name: 'ids, also those of root',
       security: { runAsUser: 0n, runAsGroup: 5n, runAsNonRoot: true },
       asks: { runAsUser: 0, runAsGroup: 5, runAsNonRoot: true },
+    },
+    {
+      name: 'a user by name, and groups',
+      security: { user: 'nginx', supplementalGroups: [5n, 6n], fsGroup: 0n },
+      asks: { userName: 'nginx', supplementalGroups: [5, 6], fsGroup: 0 },
     },
     {
       name: 'capabilities by their one name, each once',
@@ -192,11 +240,11 @@ describe('toContainerRequest', () => {
 
 /** Who reads the leaves of a spec that no request to a runtime has. */
 const READ_ELSEWHERE: Readonly<Record<string, RegExp>> = {
-  'the scheduler': /^(runtime|priority|mode|placement\..*|resources\.requests\.memory_bytes)$/,
+  'the scheduler': /^(runtime|priority|mode|placement\..*)$/,
   'the rollout': /^(replicas|restarted_at|rollout\..*)$/,
   toReplicaPlan: /^(restart\..*|termination_grace_period|pre_stop_delay|disconnect\..*|(liveness|readiness|startup)_probe\..*)$/,
   'nobody, for the API refuses them':
-    /^(resources\.(requests|limits)\.(storage_bytes|bandwidth_bps|gpus)|resources\.requests\.pids|volumes\.empty_dir\..*|secrets\..*|image_pull\.secret)$/,
+    /^(resources\.(requests|limits)\.(storage_bytes|bandwidth_bps|gpus)|resources\.requests\.pids|volumes\.empty_dir\.size_limit_bytes|secrets\..*|image_pull\.secret)$/,
 };
 
 describe('nothing that concerns a container is dropped', () => {
@@ -209,6 +257,7 @@ describe('nothing that concerns a container is dropped', () => {
     'volumes.name': { volumes: [{ name: 'text', source: { case: 'emptyDir', value: {} } }] },
     'volumes.mount_path': { volumes: [{ mountPath: 'text', source: { case: 'emptyDir', value: {} } }] },
     'volumes.read_only': { volumes: [{ readOnly: true, source: { case: 'emptyDir', value: {} } }] },
+    'volumes.empty_dir.medium': { volumes: [{ source: { case: 'emptyDir', value: { medium: Medium.MEMORY } } }] },
     'security.capabilities_add': { security: { capabilitiesAdd: ['KILL'] } },
     'security.capabilities_drop': { security: { capabilitiesDrop: ['KILL'] } },
     'security.seccomp_profile': { security: { seccompProfile: 'Unconfined' } },
@@ -223,6 +272,10 @@ describe('nothing that concerns a container is dropped', () => {
     ]),
     ...['name', 'container_port', 'protocol', 'host_port'].map((name) => [`ports.${name}`, { ports: [{}] }]),
     ...['host_network', 'hostname', 'dns_servers'].map((name) => [`network.${name}`, { network: {} }]),
+    ...['ip', 'hostnames'].map((name) => [`network.extra_hosts.${name}`, { network: { extraHosts: [{}] } }]),
+    ['volumes.empty_dir.medium', { volumes: [{ source: { case: 'emptyDir' as const, value: {} } }] }],
+    ...['host_path', 'container_path', 'permissions'].map((name) => [`devices.${name}`, { devices: [{}] }]),
+    ...['name', 'soft', 'hard'].map((name) => [`ulimits.${name}`, { ulimits: [{}] }]),
     ['volumes.named.name', { volumes: [{ source: { case: 'named' as const, value: {} } }] }],
     ['volumes.host_path.path', { volumes: [{ source: { case: 'hostPath' as const, value: {} } }] }],
   ]);

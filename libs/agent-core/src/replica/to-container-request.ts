@@ -55,7 +55,7 @@ export function toContainerRequest(order: Order, place: ContainerPlace): Contain
     ...(spec.workingDir === '' ? {} : { workingDir: spec.workingDir }),
     ports: spec.ports.map((port) => toPortRequest(port, spec)),
     limits: toLimits(spec.resources),
-    requests: { cpuMillis: spec.resources?.requests?.cpuMillis ?? DEFAULTS.cpuMillis },
+    requests: toRequests(spec.resources),
     group: order.replicaId,
     ...toIsolation(spec, start),
     ...(place.lease === undefined ? {} : { lease: place.lease }),
@@ -94,6 +94,11 @@ function toPortRequest(port: WorkloadSpec['ports'][number], { network }: Workloa
     protocol: port.protocol === Port_Protocol.UDP ? 'udp' : 'tcp',
     ...(port.hostPort === 0 || network?.hostNetwork === true ? {} : { hostPort: port.hostPort }),
   };
+}
+
+function toRequests(resources: Resources | undefined): NonNullable<ContainerRequest['requests']> {
+  const { cpuMillis = DEFAULTS.cpuMillis, memoryBytes = DEFAULTS.memoryBytes } = resources?.requests ?? {};
+  return { cpuMillis, memoryBytes: Number(memoryBytes) };
 }
 
 /** Zero means no limit, as an absent one does. */

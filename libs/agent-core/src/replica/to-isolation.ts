@@ -1,38 +1,55 @@
 import {
   ImagePull_Policy as Policy,
+  Volume_EmptyDir_Medium as Medium,
+  bothLimitsOf,
   canonicalCapability,
   parseProfile,
   parseSelinuxOptions,
+  type Device,
   type Network,
   type SecurityContext,
   type StartOrder,
+  type Ulimit,
   type Volume,
+  type Volume_EmptyDir,
   type WorkloadSpec,
 } from '@cloudless/api';
 import { CloudlessError } from '@cloudless/base';
 import type {
   ContainerRequest,
+  DeviceRequest,
   NetworkRequest,
   PullPolicy,
   SecurityProfile,
   SecurityRequest,
+  UlimitRequest,
   VolumeRequest,
 } from '@cloudless/runtime';
 
 /** The part of a request that only containers have: what the API accepts with an image alone. */
-export type Isolation = Pick<ContainerRequest, 'imagePull' | 'volumes' | 'security' | 'network'>;
+export type Isolation = Pick<
+  ContainerRequest,
+  'imagePull' | 'volumes' | 'security' | 'network' | 'init' | 'shmSizeBytes' | 'sysctls' | 'ulimits' | 'devices' | 'imagePlatform'
+>;
 
 /**
  * Where an image comes from, and what its container sees of the node.
  * @throws kind `invalid` for texts that the API would not have accepted.
  */
 export function toIsolation(spec: WorkloadSpec, owner: Pick<StartOrder, 'namespace' | 'workload'>): Isolation {
-  const { image, imagePull, volumes, security, network } = spec;
+  const { image, imagePull, volumes, security, network, init, shmSizeBytes, sysctls, ulimits, devices } = spec;
+  const platform = imagePull?.platform ?? '';
   return {
     ...(image === '' ? {} : { imagePull: toPullPolicy(imagePull?.policy ?? Policy.IF_NOT_PRESENT) }),
-    ...(volumes.length === 0 ? {} : { volumes: volumes.map((volume) => toVolumeRequest(volume, owner)) }),
+    ...(volumes.length === 0 ? {} : { volumes: volumes.map((volume) => toVolumeRequest(volume, spec, owner)) }),
     ...(security === undefined ? {} : { security: toSecurityRequest(security) }),
     ...(network === undefined ? {} : { network: toNetworkRequest(network) }),
+    ...(init === undefined ? {} : { init }),
+    ...(Object.keys(sysctls).length === 0 ? {} : { sysctls }),
+    ...(ulimits.length === 0 ? {} : { ulimits: ulimits.map(toUlimitRequest) }),
+    ...(devices.length === 0 ? {} : { devices: devices.map(toDeviceRequest) }),
+    ...(platform === '' ? {} : { imagePlatform: platform }),
+    ...(shmSizeBytes === 0n ? {} : { shmSizeBytes: Number(shmSizeBytes) }),
   };
 }
 
@@ -46,16 +63,20 @@ function toPullPolicy(policy: Policy): PullPolicy {
   return known('pull policy', String(policy), (PULL_POLICIES as Partial<Record<Policy, PullPolicy>>)[policy]);
 }
 
-function toVolumeRequest(volume: Volume, owner: Pick<StartOrder, 'namespace' | 'workload'>): VolumeRequest {
+function toVolumeRequest(volume: Volume, spec: WorkloadSpec, owner: Pick<StartOrder, 'namespace' | 'workload'>): VolumeRequest {
   const { name, mountPath, readOnly } = volume;
-  return { name, mountPath, readOnly, source: toSource(volume, owner) };
+  return { name, mountPath, readOnly, source: toSource(volume, spec, owner) };
 }
 
 /** A named volume is of its workload: the same name in another one means another volume. */
-function toSource({ name, source }: Volume, owner: Pick<StartOrder, 'namespace' | 'workload'>): VolumeRequest['source'] {
+function toSource(
+  { name, source }: Volume,
+  spec: WorkloadSpec,
+  owner: Pick<StartOrder, 'namespace' | 'workload'>,
+): VolumeRequest['source'] {
   switch (source.case) {
     case 'emptyDir':
-      return { kind: 'emptyDir' };
+      return toEmptyDir(source.value, spec);
     case 'hostPath':
       return { kind: 'hostPath', path: source.value.path };
     case 'named':
@@ -65,15 +86,41 @@ function toSource({ name, source }: Volume, owner: Pick<StartOrder, 'namespace' 
   }
 }
 
+function toUlimitRequest(ulimit: Ulimit): UlimitRequest {
+  const { soft, hard } = bothLimitsOf(ulimit);
+  return { name: ulimit.name, soft: Number(soft), hard: Number(hard) };
+}
+
+function toDeviceRequest({ hostPath, containerPath, permissions }: Device): DeviceRequest {
+  return {
+    hostPath,
+    containerPath: containerPath === '' ? hostPath : containerPath,
+    permissions: permissions === '' ? 'rwm' : permissions,
+  };
+}
+
+const MEDIA: Readonly<Record<Medium, 'disk' | 'memory'>> = { [Medium.DISK]: 'disk', [Medium.MEMORY]: 'memory' };
+
+/** What is in memory counts against the limit of the container, so nothing is lost when that is its size too. */
+function toEmptyDir({ medium, sizeLimitBytes }: Volume_EmptyDir, { resources }: WorkloadSpec): VolumeRequest['source'] {
+  if (known('medium', String(medium), (MEDIA as Partial<typeof MEDIA>)[medium]) === 'disk') return { kind: 'emptyDir' };
+  const size = sizeLimitBytes > 0n ? sizeLimitBytes : (resources?.limits?.memoryBytes ?? 0n);
+  return { kind: 'emptyDir', memory: size > 0n ? { sizeBytes: Number(size) } : {} };
+}
+
 function toSecurityRequest(security: SecurityContext): SecurityRequest {
   const { runAsUser, runAsGroup, runAsNonRoot, readOnlyRootFilesystem, privileged, runtimeClass } = security;
   const { capabilitiesAdd, capabilitiesDrop, seccompProfile, apparmorProfile, selinuxOptions } = security;
+  const { user, supplementalGroups, fsGroup } = security;
   // A privileged process can undo what this would keep it from, and container runtimes would set it all the same.
   const noNewPrivileges = security.noNewPrivileges ?? (privileged ? false : undefined);
   return {
     ...(runAsNonRoot ? { runAsNonRoot } : {}),
     ...(runAsUser === undefined ? {} : { runAsUser: Number(runAsUser) }),
     ...(runAsGroup === undefined ? {} : { runAsGroup: Number(runAsGroup) }),
+    ...(user === '' ? {} : { userName: user }),
+    ...(supplementalGroups.length === 0 ? {} : { supplementalGroups: supplementalGroups.map(Number) }),
+    ...(fsGroup === undefined ? {} : { fsGroup: Number(fsGroup) }),
     ...(readOnlyRootFilesystem ? { readOnlyRootFilesystem } : {}),
     ...(capabilitiesAdd.length === 0 ? {} : { capabilitiesAdd: capabilityNames(capabilitiesAdd) }),
     ...(capabilitiesDrop.length === 0 ? {} : { capabilitiesDrop: capabilityNames(capabilitiesDrop) }),
@@ -100,10 +147,11 @@ function known<Value>(what: string, text: string, value: Value | undefined): Val
   return value;
 }
 
-function toNetworkRequest({ hostNetwork, hostname, dnsServers }: Network): NetworkRequest {
+function toNetworkRequest({ hostNetwork, hostname, dnsServers, extraHosts }: Network): NetworkRequest {
   return {
     ...(hostNetwork ? { hostNetwork } : {}),
     ...(hostname === '' ? {} : { hostname }),
     ...(dnsServers.length === 0 ? {} : { dnsServers }),
+    ...(extraHosts.length === 0 ? {} : { extraHosts: extraHosts.map(({ ip, hostnames }) => ({ ip, hostnames })) }),
   };
 }

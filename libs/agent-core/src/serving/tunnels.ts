@@ -3,10 +3,12 @@ import { durationMs } from '@bufbuild/protobuf/wkt';
 import { CloudlessError, errorFields, errorKindOf, errorMessageOf, type Clock, type Log, type Timer } from '@cloudless/base';
 import {
   codeOfKind,
+  splitExecResult,
   TunnelEndSchema,
   TunnelErrorSchema,
   TunnelFrameSchema,
   TunnelRefusedSchema,
+  type ExecCommandResponse,
   type ExecRequest,
   type OpenTunnel,
   type PortForwardRequest,
@@ -114,9 +116,9 @@ export class Tunnels {
   }
 
   /** What is asked for, then the end or the failure. */
-  private async *results({ target }: OpenTunnel, inbox: TunnelInbox, signal: AbortSignal): AsyncGenerator<TunnelFrame> {
+  private async *results(request: OpenTunnel, inbox: TunnelInbox, signal: AbortSignal): AsyncGenerator<TunnelFrame> {
     try {
-      yield* this.resultsOf(target, inbox, signal);
+      yield* this.resultsOf(request, inbox, signal);
       if (!signal.aborted) yield aFrame({ case: 'end', value: create(TunnelEndSchema) });
     } catch (reason) {
       if (!signal.aborted) yield aFrame({ case: 'error', value: create(TunnelErrorSchema, this.toError(reason)) });
@@ -125,14 +127,15 @@ export class Tunnels {
     }
   }
 
-  private async *resultsOf(target: OpenTunnel['target'], inbox: TunnelInbox, signal: AbortSignal): AsyncGenerator<TunnelFrame> {
+  private async *resultsOf(request: OpenTunnel, inbox: TunnelInbox, signal: AbortSignal): AsyncGenerator<TunnelFrame> {
     const { service } = this.options;
+    const { target } = request;
     switch (target.case) {
       case 'logs':
         for await (const value of service.streamLogs(target.value, signal)) yield aFrame({ case: 'log', value });
         return;
       case 'exec':
-        yield aFrame({ case: 'exec', value: await service.execCommand(target.value, signal) });
+        yield* execFrames(await service.execCommand(target.value, signal), request.execInPieces);
         return;
       case 'status':
         yield aFrame({ case: 'status', value: await service.getContainerStatus(target.value) });
@@ -165,6 +168,14 @@ export class Tunnels {
 
 function aFrame(frame: TunnelFrame['frame']): TunnelFrame {
   return create(TunnelFrameSchema, { frame });
+}
+
+/** A coordinator of an earlier version takes the first frame for the whole result. */
+function* execFrames(result: ExecCommandResponse, inPieces: boolean): Generator<TunnelFrame> {
+  const pieces = inPieces ? splitExecResult(result) : [result];
+  for (const [index, value] of pieces.entries()) {
+    yield aFrame({ case: index < pieces.length - 1 ? 'execPiece' : 'exec', value });
+  }
 }
 
 async function* windows(inbox: TunnelInbox): AsyncGenerator<TunnelFrame> {

@@ -77,8 +77,9 @@ export class FakeCoordinator implements CoordinatorTransport {
     this.send({ case: 'order', value: order });
   }
 
-  openTunnel(tunnelId: string, target: OpenTunnel['target']): void {
-    this.send({ case: 'openTunnel', value: create(OpenTunnelSchema, { tunnelId, target }) });
+  /** @param more - What else the request says. */
+  openTunnel(tunnelId: string, target: OpenTunnel['target'], more: { readonly execInPieces?: boolean } = {}): void {
+    this.send({ case: 'openTunnel', value: create(OpenTunnelSchema, { tunnelId, target, ...more }) });
   }
 
   /** Ends the calls of tunnels, as a caller does that has gone away. */

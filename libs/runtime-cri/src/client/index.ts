@@ -1,4 +1,4 @@
 // The calls of the interface themselves, for tools that measure or look; the runtime is in the main entry.
 export { CriClient } from './cri-client.js';
 export type { CriClientOptions, RuntimeClient } from './cri-client.js';
-export { NamespaceMode, SecurityProfile_ProfileType } from '../gen/runtime/v1/api_pb.js';
+export { ContainerState, NamespaceMode, SecurityProfile_ProfileType } from '../gen/runtime/v1/api_pb.js';

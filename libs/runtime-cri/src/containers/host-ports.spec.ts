@@ -3,11 +3,13 @@ import { createServer, type AddressInfo, type Server } from 'node:net';
 import { afterEach, describe, expect, it } from '@jest/globals';
 import { toContainerId } from '@cloudless/base';
 import type { ContainerRequest, PortRequest } from '@cloudless/runtime';
+import { PortReservations } from '@cloudless/system';
 import { aRequest } from '../testing/requests.js';
 import { claimHostPorts } from './host-ports.js';
 import type { Known } from './inventory.js';
 
 const OTHER = toContainerId('cd'.repeat(32));
+const reservations = new PortReservations();
 let taken: Server | Socket | undefined;
 afterEach(async () => {
   await new Promise<void>((resolve) => (taken === undefined ? resolve() : void taken.close(() => resolve())));
@@ -42,7 +44,8 @@ async function claim(
 ): Promise<readonly string[]> {
   const ended: string[] = [];
   const sandboxes = { endNetwork: async (id: string) => void ended.push(id) };
-  await claimHostPorts(request, { known: [], starting: [], ...others }, sandboxes);
+  const release = await claimHostPorts(request, { known: [], starting: [], reservations, ...others }, sandboxes);
+  release();
   return ended;
 }
 
@@ -88,6 +91,27 @@ describe('ports of the machine', () => {
     await new Promise<void>((resolve) => void taken?.close(() => resolve()));
     taken = undefined;
     expect(await claim(wants(port), { known: [known(wants(port), 'exited'), known(wants(9), 'exited')] })).toEqual(['sandbox-1']);
+  });
+
+  it('are kept from other agents on this machine until the claim is released, all of them or none', async () => {
+    const [port, other] = [await listening('tcp'), new PortReservations()];
+    await new Promise<void>((resolve) => void taken?.close(() => resolve()));
+    taken = undefined;
+    await other.take(port, 'udp');
+    const both = aRequest({
+      ports: [
+        { name: 'a', port: 80, protocol: 'tcp', hostPort: port },
+        { name: 'b', port: 80, protocol: 'udp', hostPort: port },
+      ],
+    });
+    const message = `host port ${port}/udp of this node is about to be taken by another agent on this machine`;
+    await expect(claim(both)).rejects.toMatchObject({ kind: 'exhausted', message });
+    expect(await other.take(port, 'tcp')).toBe(true);
+    await expect(claim(wants(port))).rejects.toMatchObject({ kind: 'exhausted' });
+    other.releaseAll();
+    await claim(both);
+    expect([await other.take(port, 'tcp'), await other.take(port, 'udp')]).toEqual([true, true]);
+    other.releaseAll();
   });
 
   it('a container without any claims nothing', async () => {

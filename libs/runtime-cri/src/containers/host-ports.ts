@@ -2,6 +2,7 @@ import { createSocket } from 'node:dgram';
 import { createServer } from 'node:net';
 import { CloudlessError } from '@cloudless/base';
 import type { ContainerRequest } from '@cloudless/runtime';
+import type { PortReservations } from '@cloudless/system';
 import { hostPortsOf, type HostPort } from './config/network.js';
 import type { Known } from './inventory.js';
 import type { Sandboxes } from './sandboxes.js';
@@ -22,6 +23,8 @@ export interface PortRange {
  * Sees to it that the ports of the machine that a container asks for are free. Networks do not: they lead a port to a container
  * although somebody else listens there.
  * @param others - What is here, what is being started since before, and the ports that are given to processes of this machine.
+ * @returns To be called when the container runs, or when the start failed: until then the ports are kept from other agents on this
+ *   machine, which do not see a container that is being started.
  * @throws kind `exhausted`, naming the port and who has it.
  */
 export async function claimHostPorts(
@@ -32,11 +35,12 @@ export async function claimHostPorts(
     readonly known: readonly Known[];
     readonly starting: readonly ContainerRequest[];
     readonly processPorts?: PortRange | undefined;
+    readonly reservations: PortReservations;
   },
   sandboxes: Pick<Sandboxes, 'endNetwork'>,
-): Promise<void> {
+): Promise<() => void> {
   const wanted = hostPortsOf(request);
-  if (wanted.length === 0) return;
+  if (wanted.length === 0) return () => undefined;
   if (request.network?.hostNetwork !== true) refuseProcessPorts(wanted, others.processPorts);
   for (const other of others.starting) refuseTaken(wanted, hostPortsOf(other), other.containerId);
   for (const { status, memory, sandboxId } of others.known) {
@@ -44,12 +48,37 @@ export async function claimHostPorts(
     if (status.phase === 'running') refuseTaken(wanted, taken, status.containerId);
     else if (overlap(wanted, taken) !== undefined && memory.hostNetwork !== true) await sandboxes.endNetwork(sandboxId);
   }
-  for (const { containerId, ports } of (await others.foreign?.()) ?? []) {
-    refuseTaken(wanted, ports, `${containerId} of another agent on this machine`);
+  const release = await reserve(wanted, others.reservations); // before others are looked at: they look after they have reserved
+  try {
+    for (const { containerId, ports } of (await others.foreign?.()) ?? []) {
+      refuseTaken(wanted, ports, `${containerId} of another agent on this machine`);
+    }
+    for (const port of wanted) {
+      if (!(await isFree(port)))
+        throw new CloudlessError('exhausted', `${nameOf(port)} of this node is in use by another program`);
+    }
+    return release;
+  } catch (reason) {
+    release();
+    throw reason;
   }
-  for (const port of wanted) {
-    if (!(await isFree(port))) throw new CloudlessError('exhausted', `${nameOf(port)} of this node is in use by another program`);
+}
+
+/** All of them or none. */
+async function reserve(wanted: readonly HostPort[], reservations: PortReservations): Promise<() => void> {
+  const reserved: HostPort[] = [];
+  const release = (): void => {
+    for (const { port, protocol } of reserved.splice(0)) reservations.release(port, protocol);
+  };
+  for (const each of wanted) {
+    if (await reservations.take(each.port, each.protocol)) {
+      reserved.push(each);
+      continue;
+    }
+    release();
+    throw new CloudlessError('exhausted', `${nameOf(each)} of this node is about to be taken by another agent on this machine`);
   }
+  return release;
 }
 
 /** What leads into a container is not seen by who looks for a free port to listen at: a process there would get no connection. */

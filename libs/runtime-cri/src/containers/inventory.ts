@@ -11,7 +11,7 @@ import {
   type ContainerStatusResponse,
 } from '../gen/runtime/v1/api_pb.js';
 import { containerIdOf, fromAnnotations, isOwned, ownedBy, type Memory, type Owner } from './labels.js';
-import { toStatus } from './to-status.js';
+import { pidOf, toStatus, wasNeverStarted } from './to-status.js';
 
 /** One container of ours, as the newest list showed it. */
 export interface Known {
@@ -99,6 +99,14 @@ export class Inventory {
     return this.options.client.quick('ContainerStatus', (calls, signal) =>
       calls.containerStatus({ containerId: runtimeId, verbose: true }, { signal }),
     );
+  }
+
+  /** Process id of the process that a sandbox has itself; undefined when the runtime does not tell. */
+  async sandboxPidOf(podSandboxId: string): Promise<number | undefined> {
+    const { info } = await this.options.client.quick('PodSandboxStatus', (calls, signal) =>
+      calls.podSandboxStatus({ podSandboxId, verbose: true }, { signal }),
+    );
+    return pidOf(info);
   }
 
   async ipOf(podSandboxId: string): Promise<string> {
@@ -204,6 +212,7 @@ export class Inventory {
       this.statusOf(runtimeId),
       before?.ip || !hasAddress ? (before?.ip ?? '') : this.ipOf(sandboxId),
     ]);
+    if (answer.status === 'fulfilled' && wasNeverStarted(answer.value.status)) return undefined;
     if (answer.status === 'fulfilled' && ip.status === 'fulfilled') {
       return this.toKnown({ runtimeId, sandboxId, ip: ip.value }, answer.value, container.state);
     }

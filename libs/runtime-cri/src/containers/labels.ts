@@ -55,13 +55,18 @@ export function groupOf({ group, containerId }: Pick<ContainerRequest, 'group' |
   return group ?? containerId;
 }
 
+/** Whether directories are made for a container that go with its group. */
+export function hasGroup({ volumes = [], shmSizeBytes }: Pick<ContainerRequest, 'volumes' | 'shmSizeBytes'>): boolean {
+  return shmSizeBytes !== undefined || volumes.some(({ source }) => source.kind === 'emptyDir');
+}
+
 /** Labels of a request may be longer than runtimes take labels, so they go into an annotation. */
 export function toAnnotations(request: ContainerRequest): Record<string, string> {
-  const { labels, ports, network, volumes = [] } = request;
+  const { labels, ports, network } = request;
   const memory: Memory = {
     labels,
     ports,
-    ...(volumes.some(({ source }) => source.kind === 'emptyDir') ? { group: groupOf(request) } : {}),
+    ...(hasGroup(request) ? { group: groupOf(request) } : {}),
     ...(network?.hostNetwork === true ? { hostNetwork: true } : {}),
   };
   return { [MEMORY]: JSON.stringify(memory) };

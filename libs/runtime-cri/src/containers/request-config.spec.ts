@@ -15,7 +15,7 @@ import { fromAnnotations } from './labels.js';
 import { checkRequest, toContainerConfig, toSandboxConfig } from './request-config.js';
 
 const owner = { cluster: 'c1', node: 'n1' };
-const kernel = { swap: true, unifiedPids: true };
+const kernel = { swap: true, unifiedPids: true, memoryBytes: 1_000 };
 const sandbox = (request: ContainerRequest): PodSandboxConfig => toSandboxConfig(request, owner, '/logs');
 const container = (request: ContainerRequest, pids: number | undefined = request.limits.pids): ContainerConfig =>
   toContainerConfig(request, owner, { imageRef: 'sha256:1', mounts: [], pids, kernel });
@@ -93,6 +93,10 @@ describe('resources', () => {
     { requests: {}, limits: { cpuMillis: 1 }, gives: { cpuShares: 0n, cpuQuota: 1_000n } },
     { requests: { cpuMillis: 1_000_000 }, limits: {}, gives: { cpuShares: 262_144n } },
     { requests: {}, limits: { memoryBytes: 4096 }, gives: { memoryLimitInBytes: 4096n, memorySwapLimitInBytes: 4096n } },
+    { requests: { memoryBytes: 250 }, limits: {}, gives: { oomScoreAdj: 750n } },
+    { requests: { memoryBytes: 0 }, limits: {}, gives: { oomScoreAdj: 999n } },
+    { requests: { memoryBytes: 5_000 }, limits: {}, gives: { oomScoreAdj: 2n } },
+    { requests: {}, limits: {}, gives: { oomScoreAdj: 0n } },
     { requests: {}, limits: { pids: 70 }, gives: { unified: { 'pids.max': '70' } } },
     { requests: {}, limits: { pids: 7 }, gives: { unified: { 'pids.max': '32' } } },
   ])('$requests $limits', ({ requests, limits, gives }) => {
@@ -101,7 +105,7 @@ describe('resources', () => {
 
   it('what the kernel cannot do is not asked for', () => {
     const resources = toContainerConfig(aRequest({ limits: { memoryBytes: 4096 } }), owner, {
-      ...{ imageRef: 'x', mounts: [], pids: 9, kernel: { swap: false, unifiedPids: false } },
+      ...{ imageRef: 'x', mounts: [], pids: 9, kernel: { swap: false, unifiedPids: false, memoryBytes: 1_000 } },
     }).linux?.resources;
     expect(resources).toMatchObject({ memoryLimitInBytes: 4096n, memorySwapLimitInBytes: 0n, unified: {} });
   });
@@ -117,6 +121,27 @@ describe('what is refused', () => {
     { parts: { limits: { pids: 0 } }, kind: 'invalid', says: 'limits.pids: must be 1 or more' },
     { parts: { lease: { leaseMs: 1, graceMs: 1 } }, kind: 'unimplemented', says: 'lease: this node lacks the capability' },
     { parts: { security: { runAsGroup: 5 } }, kind: 'invalid', says: 'security.runAsGroup: a group needs a user' },
+    { parts: { security: { supplementalGroups: [-1] } }, kind: 'invalid', says: 'security.supplementalGroups: must be 0 to' },
+    { parts: { security: { fsGroup: 0.5 } }, kind: 'invalid', says: 'security.fsGroup: must be 0 to' },
+    {
+      parts: { security: { userName: 'a', runAsUser: 5 } },
+      kind: 'invalid',
+      says: 'security.userName: is given by runAsUser too',
+    },
+    {
+      parts: { security: { userName: 'a', runAsNonRoot: true } },
+      ...{ kind: 'invalid', says: 'security.userName: a name does not tell that it is not root' },
+    },
+    {
+      parts: { security: { userName: 'a' } },
+      kind: 'unimplemented',
+      says: 'security.userName: this node lacks the capability security.username',
+    },
+    {
+      parts: { security: { fsGroup: 5 } },
+      kind: 'unimplemented',
+      says: 'security.fsGroup: this node lacks the capability security.groups',
+    },
     { parts: { security: { runAsUser: -1 } }, kind: 'invalid', says: 'security.runAsUser: must be 0 to' },
     { parts: { security: { runAsUser: 0, runAsNonRoot: true } }, kind: 'invalid', says: 'security.runAsUser: 0 is root' },
     {
@@ -150,6 +175,29 @@ describe('what is refused', () => {
       says: 'network.hostname: in the network of the',
     },
     { parts: { network: { hostname: 'a b' } }, kind: 'invalid', says: 'network.hostname: "a b" is no DNS label' },
+    {
+      parts: { network: { extraHosts: [{ ip: 'db', hostnames: ['db'] }] } },
+      kind: 'invalid',
+      says: 'network.extraHosts: "db" is no IP',
+    },
+    {
+      parts: { network: { extraHosts: [{ ip: '::1', hostnames: [] }] } },
+      kind: 'invalid',
+      says: 'network.extraHosts: ::1 needs a',
+    },
+    {
+      parts: { network: { extraHosts: [{ ip: '::1', hostnames: ['db', 'a\nb'] }] } },
+      kind: 'invalid',
+      says: 'network.extraHosts: "a\\nb" is no host name',
+    },
+    {
+      parts: {
+        network: { extraHosts: [{ ip: '::1', hostnames: ['db'] }] },
+        volumes: [{ ...hostPath, mountPath: '/etc//hosts' }],
+      },
+      kind: 'invalid',
+      says: 'network.extraHosts: a volume is mounted at /etc/hosts',
+    },
     { parts: { network: { dnsServers: ['one'] } }, kind: 'invalid', says: 'network.dnsServers: "one" is no IP address' },
     {
       parts: { network: { hostNetwork: true }, ports: [{ ...tcp, hostPort: 8080 }] },
@@ -187,6 +235,58 @@ describe('what is refused', () => {
       says: 'security.selinux: this node lacks',
     },
     { parts: { security: { runtimeClass: 'kata' } }, kind: 'unimplemented', says: 'the capability runtime-class.kata' },
+    { parts: { shmSizeBytes: 0 }, kind: 'invalid', says: 'shmSizeBytes: must be 1 or more' },
+    {
+      parts: { shmSizeBytes: 1, volumes: [{ ...hostPath, mountPath: '/dev/shm' }] },
+      ...{ kind: 'invalid', says: 'volumes.v: there are two for /dev/shm' },
+    },
+    { parts: { shmSizeBytes: 1 }, kind: 'unimplemented', says: 'shmSizeBytes: this node lacks the capability container.shm' },
+    {
+      parts: { volumes: [{ ...hostPath, source: { kind: 'emptyDir', memory: {} } }] },
+      ...{ kind: 'unimplemented', says: 'volumes.v: this node lacks the capability volumes.memory' },
+    },
+    { parts: { sysctls: { 'vm.swappiness': '1' } }, kind: 'invalid', says: 'sysctls.vm.swappiness: is of the whole machine' },
+    {
+      parts: { sysctls: { 'net.core.somaxconn': '1' }, network: { hostNetwork: true } },
+      ...{ kind: 'invalid', says: 'sysctls.net.core.somaxconn: is of the machine, whose network' },
+    },
+    {
+      parts: { sysctls: { 'net.core.somaxconn': '1' } },
+      ...{
+        kind: 'unimplemented',
+        says: 'the capability sysctl.net.core.somaxconn: its agent needs --allow-sysctl net.core.somaxconn',
+      },
+    },
+    ...[
+      { hostPath: 'fuse', containerPath: '/x', permissions: 'r', says: 'both paths must be absolute' },
+      { hostPath: '/dev/fuse', containerPath: '/x', permissions: '', says: 'permissions must be some of r, w and m' },
+      { hostPath: '/dev/fuse', containerPath: '/x', permissions: 'wr', says: 'permissions must be some of r, w and m' },
+    ].map(({ says, ...device }) => ({
+      parts: { devices: [device] },
+      ...{ kind: 'invalid', says: `devices.${device.hostPath}: ${says}` },
+    })),
+    {
+      parts: { devices: [1, 2].map(() => ({ hostPath: '/dev/fuse', containerPath: '/x', permissions: 'r' })) },
+      ...{ kind: 'invalid', says: 'devices./dev/fuse: there are two for /x' },
+    },
+    {
+      parts: { devices: [{ hostPath: '/dev/fuse', containerPath: '/x', permissions: 'r' }] },
+      ...{ kind: 'unimplemented', says: 'the capability device./dev/fuse: its agent needs --allow-device /dev/fuse' },
+    },
+    {
+      parts: { ulimits: [{ name: 'core', soft: 0.5, hard: 1 }] },
+      ...{ kind: 'invalid', says: 'ulimits.core: must be whole numbers from -1 up' },
+    },
+    {
+      parts: { ulimits: [{ name: 'core', soft: -1, hard: 5 }] },
+      ...{ kind: 'invalid', says: 'ulimits.core: soft is above hard' },
+    },
+    {
+      parts: { ulimits: [{ name: 'core', soft: 1, hard: -1 }] },
+      ...{ kind: 'unimplemented', says: 'ulimits: this node lacks the capability container.ulimits' },
+    },
+    { parts: { imagePlatform: 'linux/arm' }, kind: 'unimplemented', says: 'imagePlatform: this node lacks the capability' },
+    { parts: { init: true }, kind: 'unimplemented', says: 'init: this node lacks the capability container.init' },
     { parts: { limits: { pids: 1 } }, kind: 'unimplemented', says: 'limits.pids: this node lacks the capability limits.pids' },
     { parts: { limits: { cpuMillis: 1 } }, kind: 'unimplemented', says: 'limits.cpuMillis: this node lacks' },
     { parts: { limits: { memoryBytes: 1 } }, kind: 'unimplemented', says: 'limits.memoryBytes: this node lacks' },
@@ -238,6 +338,9 @@ function readBack(pod: PodSandboxConfig, { linux, ...config }: ContainerConfig, 
       context?.namespaceOptions?.network,
       pod.linux?.securityContext?.namespaceOptions?.network,
     ],
+    init: [context, pod.linux?.securityContext].map((each) => each?.namespaceOptions?.pid === NamespaceMode.POD),
+    sysctls: pod.linux?.sysctls,
+    devices: config.devices.map(({ hostPath, containerPath, permissions }) => ({ hostPath, containerPath, permissions })),
     hostname: pod.hostname,
     dnsServers: pod.dnsConfig?.servers ?? [],
     quota: resources?.cpuQuota,
@@ -247,6 +350,8 @@ function readBack(pod: PodSandboxConfig, { linux, ...config }: ContainerConfig, 
     ids: [context?.runAsUser?.value, context?.runAsGroup?.value].map((value) =>
       value === undefined ? undefined : Number(value),
     ),
+    userName: context?.runAsUsername,
+    groups: context?.supplementalGroups.map(Number),
     readOnlyRootFilesystem: context?.readonlyRootfs,
     noNewPrivileges: context?.noNewPrivs,
     privileged: [context?.privileged, pod.linux?.securityContext?.privileged],
@@ -266,7 +371,7 @@ function asAsked({ security = {}, network = {}, ...request }: ContainerRequest):
   const { privileged = false } = security;
   const toProfile = (profile: SecurityProfile | undefined): object | undefined => profile && { reference: '', ...profile };
   const mode = hostNetwork ? NamespaceMode.NODE : NamespaceMode.POD;
-  const hasEmpty = (request.volumes ?? []).some(({ source }) => source.kind === 'emptyDir');
+  const hasEmpty = request.shmSizeBytes !== undefined || (request.volumes ?? []).some(({ source }) => source.kind === 'emptyDir');
   return {
     ...{ command: request.command, args: request.args, env: request.env, workingDir: request.workingDir ?? '' },
     ...{ labels: request.labels, ports: request.ports, hostname, dnsServers, memoryBytes },
@@ -275,10 +380,15 @@ function asAsked({ security = {}, network = {}, ...request }: ContainerRequest):
     ),
     group: hasEmpty ? (request.group ?? request.containerId) : undefined,
     hostNetwork: [hostNetwork, mode, mode],
+    sysctls: { ...(hostNetwork ? {} : { 'net.ipv4.ip_unprivileged_port_start': '0' }), ...request.sysctls },
+    devices: request.devices ?? [],
+    init: [request.init ?? true, request.init ?? true],
     quota: cpuMillis === undefined ? 0n : BigInt(Math.max(1_000, cpuMillis * 100)),
     pids: pids === undefined ? undefined : String(Math.max(32, pids)),
     hasShares: request.requests?.cpuMillis !== undefined,
     ids: [security.runAsUser, security.runAsGroup],
+    userName: security.userName ?? '',
+    groups: [...(security.supplementalGroups ?? []), ...(security.fsGroup === undefined ? [] : [security.fsGroup])],
     readOnlyRootFilesystem: security.readOnlyRootFilesystem ?? false,
     noNewPrivileges: security.noNewPrivileges ?? !privileged,
     privileged: [privileged, privileged],

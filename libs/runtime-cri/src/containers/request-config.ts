@@ -8,11 +8,14 @@ import {
   type PodSandboxConfig,
 } from '../gen/runtime/v1/api_pb.js';
 import { checkMountPaths, type PlannedMount } from '../volumes/mount-paths.js';
+import { checkDevices } from './config/devices.js';
 import { checkCapabilitiesOf } from './config/needed-capabilities.js';
 import { checkNetwork, toSandboxNetwork } from './config/network.js';
 import { toResources, type KernelLimits } from './config/resources.js';
 import { checkSecurity, toContainerSecurity, toSandboxSecurity } from './config/security.js';
+import { checkSysctls, sysctlsOf } from './config/sysctls.js';
 import { ownedAs, toAnnotations, type Owner } from './labels.js';
+import { checkUlimits } from './ulimits.js';
 
 /** The log file of a container, below its log directory. */
 export const LOG_FILE = '0.log';
@@ -37,7 +40,10 @@ export function checkRequest(request: ContainerRequest, capabilities: readonly s
   }
   checkSecurity(request);
   checkNetwork(request);
-  checkMountPaths(request.volumes ?? []);
+  checkSysctls(request);
+  checkDevices(request);
+  checkUlimits(request);
+  checkMountPaths(request);
   checkCapabilitiesOf(request, capabilities);
 }
 
@@ -57,7 +63,7 @@ export function toSandboxConfig(request: ContainerRequest, owner: Owner, logDire
     ...toSandboxNetwork(request),
     logDirectory,
     labels: ownedAs(owner, containerId),
-    linux: { securityContext: toSandboxSecurity(request) },
+    linux: { securityContext: toSandboxSecurity(request), sysctls: sysctlsOf(request) },
   });
 }
 
@@ -85,7 +91,8 @@ export function toContainerConfig(
     args: [...args],
     workingDir,
     envs: Object.entries(env).map(([key, value]) => ({ key, value: new TextEncoder().encode(value) })),
-    mounts: [...mounts],
+    devices: [...(request.devices ?? [])],
+    mounts: mounts.map(({ inMemory: _, ...mount }) => mount),
     labels: ownedAs(owner, containerId),
     annotations: toAnnotations(request),
     logPath: LOG_FILE,

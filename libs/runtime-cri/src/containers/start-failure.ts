@@ -1,4 +1,5 @@
 import { CloudlessError, errorKindOf, errorMessageOf, type ContainerId, type ErrorKind } from '@cloudless/base';
+import type { ContainerRequest } from '@cloudless/runtime';
 
 /** What a runtime's text says that its code does not. */
 const MEANINGS: readonly { readonly kind: ErrorKind; readonly text: RegExp }[] = [
@@ -12,10 +13,17 @@ const MEANINGS: readonly { readonly kind: ErrorKind; readonly text: RegExp }[] =
   },
 ];
 
+/** What containerd and CRI-O say of a user that the files of an image do not know. */
+const UNKNOWN_USER = /no users found|unable to find user|no matching entries in passwd/i;
+
 /** A failed start as the port has it. */
-export function startFailure(reason: unknown): unknown {
+export function startFailure(reason: unknown, { security }: Pick<ContainerRequest, 'security'> = {}): unknown {
   if (errorKindOf(reason) === 'unavailable') return reason;
   const message = errorMessageOf(reason);
+  if (security?.userName !== undefined && UNKNOWN_USER.test(message)) {
+    const name = JSON.stringify(security.userName);
+    return new CloudlessError('invalid', `security.userName: the image has no user ${name}: ${message}`, { cause: reason });
+  }
   const meaning = MEANINGS.find(({ text }) => text.test(message));
   return meaning === undefined ? reason : new CloudlessError(meaning.kind, message, { cause: reason });
 }

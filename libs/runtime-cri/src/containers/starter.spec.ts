@@ -1,4 +1,5 @@
-import { existsSync, mkdirSync } from 'node:fs';
+import { existsSync, mkdirSync, readFileSync } from 'node:fs';
+import { createServer, type AddressInfo } from 'node:net';
 import path from 'node:path';
 import { create } from '@bufbuild/protobuf';
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
@@ -30,21 +31,22 @@ let volumes: GroupVolumes;
 let starter: Starter;
 
 /** A starter as of a new agent, that has not looked at what is here. */
-function open(): { readonly inventory: Inventory; readonly volumes: GroupVolumes; readonly starter: Starter } {
+function open(as = owner): { readonly inventory: Inventory; readonly volumes: GroupVolumes; readonly starter: Starter } {
   const log = silentLog;
   const wallTime = (): number => realClock.wallTime();
   const logDirectoryOf = (id: string): string => path.join(server.logDirectory, id);
   const capabilities = (): readonly string[] => EVERYTHING;
-  const newInventory = new Inventory({ client, owner, log, bootedAtMs: 0, wallTime });
+  const newInventory = new Inventory({ client, owner: as, log, bootedAtMs: 0, wallTime });
   const store = new VolumeStore(path.join(server.home, 'volumes'), { allowed: [], guarded: [] }, wallTime);
   const parts = {
     client,
     inventory: newInventory,
-    sandboxes: new Sandboxes(client, owner, logDirectoryOf),
+    sandboxes: new Sandboxes(client, as, logDirectoryOf),
     images: new Images({ client, clock: realClock, record: async () => async () => undefined }),
     volumes: new GroupVolumes({ store, inventory: newInventory, log }),
   };
-  return { ...parts, starter: new Starter({ ...parts, owner, capabilities, logDirectoryOf, log, maxPids: 4096 }) };
+  const starter = new Starter({ ...parts, owner: as, capabilities, logDirectoryOf, clock: realClock, log, maxPids: 4096 });
+  return { ...parts, starter };
 }
 
 beforeEach(async () => {
@@ -100,7 +102,23 @@ describe('a start', () => {
     expect(server.only.config.mounts).toMatchObject([
       { containerPath: '/s', hostPath: path.join(emptyOf('r'), 's'), readonly: false, selinuxRelabel: true },
       { containerPath: '/s/d', hostPath: path.join(server.home, 'volumes/named/default/web/db'), readonly: true },
+      { containerPath: '/etc/hosts' },
     ]);
+  });
+
+  it('gives the container a hosts file with its address and name before it starts, removed with all that failed', async () => {
+    const file = path.join(server.logDirectory, aRequest().containerId, 'hosts');
+    let atStart = '';
+    server.overrides.startContainer = () => {
+      atStart = readFileSync(file, 'utf8');
+      throw new ConnectError('no', Code.Unknown);
+    };
+    await server.away();
+    await server.listen();
+    const extraHosts = [{ ip: '192.0.2.10', hostnames: ['db'] }];
+    await expect(start({ network: { hostname: 'web-1', extraHosts } })).rejects.toMatchObject({ kind: 'precondition' });
+    expect(atStart.split('\n').slice(-3)).toEqual(['10.0.0.7\tweb-1', '192.0.2.10\tdb', '']);
+    expect(existsSync(path.dirname(file))).toBe(false);
   });
 
   it.each([
@@ -141,12 +159,24 @@ describe('the sandbox of an earlier try', () => {
   });
 });
 
+/** A request for a port of the machine that was free a moment ago. */
+async function wantsFreePort(): Promise<Pick<ContainerRequest, 'ports'> & { readonly hostPort: number }> {
+  const listening = createServer();
+  await new Promise<void>((resolve) => listening.listen(0, resolve));
+  const { port: hostPort } = listening.address() as AddressInfo;
+  await new Promise((resolve) => listening.close(resolve));
+  return { hostPort, ports: [{ name: 'http', port: 80, protocol: 'tcp', hostPort }] };
+}
+
 describe('a port of the machine', () => {
-  const wanted = { ports: [{ name: 'http', port: 80, protocol: 'tcp', hostPort: 8_080 }] } as const;
+  let wanted: Awaited<ReturnType<typeof wantsFreePort>>;
+  beforeEach(async () => {
+    wanted = await wantsFreePort();
+  });
   const OTHER = toContainerId('cd'.repeat(32));
   const addOther = (state: ContainerState): void => {
     const labels = ownedAs({ cluster: 'c1', node: 'n2' }, OTHER);
-    const annotations = toAnnotations(aRequest({ ...wanted, containerId: OTHER }));
+    const annotations = toAnnotations(aRequest({ ports: wanted.ports, containerId: OTHER }));
     const config = create(ContainerConfigSchema, { labels, annotations });
     const podSandboxId = server.addSandbox(create(PodSandboxConfigSchema, { labels }));
     const rest = { createdAt: 0n, finishedAt: 0n, exitCode: 0, reason: '', pid: 0 };
@@ -155,17 +185,55 @@ describe('a port of the machine', () => {
 
   it('that a container of another agent has is not taken from it', async () => {
     addOther(ContainerState.CONTAINER_RUNNING);
-    await expect(start(wanted)).rejects.toMatchObject({
+    await expect(start({ ports: wanted.ports })).rejects.toMatchObject({
       kind: 'exhausted',
-      message: `host port 8080/tcp of this node is taken by container ${OTHER} of another agent on this machine`,
+      message: `host port ${wanted.hostPort}/tcp of this node is taken by container ${OTHER} of another agent on this machine`,
     });
     expect(server.calls).not.toContain('runPodSandbox');
   });
 
   it('that one had which has ended is free', async () => {
     addOther(ContainerState.CONTAINER_EXITED);
-    await start(wanted);
+    await start({ ports: wanted.ports });
     expect(server.calls).not.toContain('stopPodSandbox'); // not ours to end
+  });
+});
+
+describe('two agents on one machine', () => {
+  const OTHER = { cluster: 'c1', node: 'n2' };
+  let mine: ContainerRequest;
+  let theirs: ContainerRequest;
+  let port: string;
+  beforeEach(async () => {
+    const { ports, hostPort } = await wantsFreePort();
+    mine = aRequest({ ports });
+    theirs = aRequest({ ports, containerId: toContainerId('cd'.repeat(32)) });
+    port = `host port ${hostPort}/tcp of this node`;
+  });
+
+  it('that start containers for one host port at once do not both get the port', async () => {
+    const both = await Promise.allSettled([starter.start(mine), open(OTHER).starter.start(theirs)]);
+    expect(both.map(({ status }) => status).sort()).toEqual(['fulfilled', 'rejected']);
+    const message = `${port} is about to be taken by another agent on this machine`;
+    expect(both.find(({ status }) => status === 'rejected')).toMatchObject({ reason: { kind: 'exhausted', message } });
+    expect(server.containers.size).toBe(1);
+  });
+
+  it('are told whose the port is once the container of one of them runs', async () => {
+    await starter.start(mine);
+    await expect(open(OTHER).starter.start(theirs)).rejects.toMatchObject({
+      message: `${port} is taken by container ${mine.containerId} of another agent on this machine`,
+    });
+  });
+
+  it('may try one after the other: a start that failed leaves the port to the next', async () => {
+    server.overrides.createContainer = () => {
+      throw new ConnectError('no', Code.Unknown);
+    };
+    await server.away();
+    await server.listen();
+    await expect(starter.start(mine)).rejects.toMatchObject({ message: 'no' });
+    await expect(open(OTHER).starter.start(theirs)).rejects.toMatchObject({ message: 'no' });
   });
 });
 

@@ -1,22 +1,28 @@
 import { stat } from 'node:fs/promises';
-import { CloudlessError, errorFields, errorKindOf, type ContainerId, type Log } from '@cloudless/base';
+import { totalmem } from 'node:os';
+import { CloudlessError, errorFields, errorKindOf, type Clock, type ContainerId, type Log } from '@cloudless/base';
 import type { ContainerRequest, ContainerStatus } from '@cloudless/runtime';
+import { PortReservations } from '@cloudless/system';
 import type { CriClient } from '../client/cri-client.js';
 import type { PodSandboxConfig } from '../gen/runtime/v1/api_pb.js';
 import { isUnified, PidsLimit } from '../system/pids-limit.js';
 import { canLimitSwap } from '../system/swap-limits.js';
 import type { GroupVolumes } from '../volumes/group-volumes.js';
+import { checkMemoryMounts } from '../volumes/memory-mounts.js';
 import type { PlannedMount } from '../volumes/mount-paths.js';
+import { findDevices } from './config/devices.js';
 import type { KernelLimits } from './config/resources.js';
 import { asksForUser, checkImageUser } from './config/security.js';
+import { HostsFiles } from './hosts-files.js';
 import { claimHostPorts, type PortRange } from './host-ports.js';
 import type { Images } from './images.js';
 import type { Inventory } from './inventory.js';
-import { groupOf, type Owner } from './labels.js';
+import { groupOf, hasGroup, type Owner } from './labels.js';
 import { checkRequest, toContainerConfig, toSandboxConfig } from './request-config.js';
 import type { Sandboxes } from './sandboxes.js';
 import { IdInUseError, isNameTaken, refusalOf, startFailure } from './start-failure.js';
 import { pidOf } from './to-status.js';
+import { confirmUlimits, limitSandbox } from './ulimits.js';
 
 /** Needs of a {@link Starter}. */
 export interface StarterOptions {
@@ -31,6 +37,7 @@ export interface StarterOptions {
   readonly maxPids: number;
   readonly processPorts?: PortRange | undefined;
   readonly logDirectoryOf: (containerId: ContainerId) => string;
+  readonly clock: Clock;
   readonly log: Log;
 }
 
@@ -38,15 +45,25 @@ export interface StarterOptions {
 interface Prepared {
   readonly imageRef: string;
   readonly mounts: readonly PlannedMount[];
+  /** To be called when the container runs, or when the start failed. */
+  readonly releasePorts: () => void;
 }
 
 /** Starts containers, one sandbox each; what fails leaves no trace. */
 export class Starter {
   private readonly starting = new Map<ContainerId, ContainerRequest>();
-  private readonly kernel: KernelLimits = { swap: canLimitSwap(), unifiedPids: isUnified() };
+  private readonly kernel: KernelLimits = {
+    swap: canLimitSwap(),
+    unifiedPids: isUnified(),
+    memoryBytes: totalmem(),
+  };
   private readonly pidsLimit = new PidsLimit();
+  private readonly reservations = new PortReservations();
+  private readonly hostsFiles: HostsFiles;
 
-  constructor(private readonly options: StarterOptions) {}
+  constructor(private readonly options: StarterOptions) {
+    this.hostsFiles = new HostsFiles(options.logDirectoryOf);
+  }
 
   /** Whether this container is being made: nobody is to sweep it away. */
   isStarting(containerId: ContainerId): boolean {
@@ -63,11 +80,15 @@ export class Starter {
     try {
       if (await this.isHere(containerId)) throw new IdInUseError(containerId);
       const prepared = await this.prepare(request);
-      return await this.make(request, prepared);
+      try {
+        return await this.make(request, prepared);
+      } finally {
+        prepared.releasePorts();
+      }
     } catch (reason) {
       letGo();
       if (errorKindOf(reason) !== 'unavailable') await this.releaseVolumes(request);
-      throw startFailure(reason);
+      throw startFailure(reason, request);
     } finally {
       letGo();
       this.options.images.release(containerId);
@@ -88,13 +109,15 @@ export class Starter {
     const { images, inventory, sandboxes, volumes, processPorts } = this.options;
     const { seccomp } = request.security ?? {};
     if (seccomp?.kind === 'localhost') await this.checkProfile(seccomp.reference);
+    await findDevices(request);
     const imageRef = await images.resolve(request);
     if (asksForUser(request)) await this.checkUser(request, imageRef);
     const starting = [...this.starting.values()];
     const before = starting.slice(0, starting.indexOf(request)); // of two for one port the first gets it
     const foreign = (): ReturnType<Sandboxes['foreignPorts']> => sandboxes.foreignPorts();
-    await claimHostPorts(request, { known: inventory.all(), starting: before, processPorts, foreign }, sandboxes);
-    return { imageRef, mounts: await volumes.mountsFor(request) };
+    const mounts = await volumes.mountsFor(request);
+    const others = { known: inventory.all(), starting: before, processPorts, foreign, reservations: this.reservations };
+    return { imageRef, mounts, releasePorts: await claimHostPorts(request, others, sandboxes) };
   }
 
   private async checkProfile(file: string): Promise<void> {
@@ -152,21 +175,34 @@ export class Starter {
     { imageRef, mounts }: Prepared,
     sandbox: { readonly podSandboxId: string; readonly config: PodSandboxConfig },
   ): Promise<ContainerStatus> {
-    const { client, owner, inventory } = this.options;
+    const { client, owner, inventory, clock } = this.options;
     const { podSandboxId, config: sandboxConfig } = sandbox;
     const pids = this.pidsOf(request);
-    const config = toContainerConfig(request, owner, { imageRef, mounts, pids, kernel: this.kernel });
+    const { ulimits = [] } = request;
+    if (ulimits.length > 0) await limitSandbox(await inventory.sandboxPidOf(podSandboxId), ulimits);
+    const hosts = await this.hostsFiles.make(request);
+    const all = hosts === undefined ? mounts : [...mounts, hosts]; // last: /etc may be a volume
+    const config = toContainerConfig(request, owner, { imageRef, mounts: all, pids, kernel: this.kernel });
     const [{ containerId: runtimeId }, ip] = await Promise.all([
       client.slow('CreateContainer', (calls, signal) =>
         calls.createContainer({ podSandboxId, config, sandboxConfig }, { signal }),
       ),
-      request.network?.hostNetwork === true ? '' : inventory.ipOf(podSandboxId),
+      this.addressOf(request, podSandboxId),
     ]);
     await this.startLimited(runtimeId, pids);
     const answer = await inventory.statusOf(runtimeId);
     const pid = pidOf(answer.info);
     if (pid !== undefined && pids !== undefined) await this.holdPids(pid, pids, request);
+    if (pid !== undefined) checkMemoryMounts(pid, mounts);
+    if (pid !== undefined) await confirmUlimits(pid, ulimits, clock);
     return inventory.learn({ runtimeId, sandboxId: podSandboxId, ip }, answer);
+  }
+
+  /** Also writes the hosts file, which needs the address. @returns Empty in the network of the machine. */
+  private async addressOf(request: ContainerRequest, podSandboxId: string): Promise<string> {
+    const ip = request.network?.hostNetwork === true ? '' : await this.options.inventory.ipOf(podSandboxId);
+    await this.hostsFiles.fill(request, ip);
+    return ip;
   }
 
   private async startLimited(containerId: string, pids: number | undefined): Promise<void> {
@@ -194,7 +230,6 @@ export class Starter {
   }
 
   private async releaseVolumes(request: ContainerRequest): Promise<void> {
-    const hasEmpty = (request.volumes ?? []).some(({ source }) => source.kind === 'emptyDir');
-    if (hasEmpty) await this.options.volumes.release(groupOf(request));
+    if (hasGroup(request)) await this.options.volumes.release(groupOf(request));
   }
 }

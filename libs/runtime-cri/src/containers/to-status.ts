@@ -1,5 +1,5 @@
 import { exitReason, type ContainerEndpoint, type ContainerStatus } from '@cloudless/runtime';
-import { ContainerState, type ContainerStatusResponse } from '../gen/runtime/v1/api_pb.js';
+import { ContainerState, type ContainerStatus as CriStatus, type ContainerStatusResponse } from '../gen/runtime/v1/api_pb.js';
 import { containerIdOf, fromAnnotations } from './labels.js';
 
 const NANOS_PER_MS = 1_000_000n;
@@ -52,12 +52,27 @@ export function toStatus(answer: ContainerStatusResponse, ip: string, bootedAtMs
   };
 }
 
-/** `Unknown` is how a runtime calls an end that it did not see, as over a restart of the machine. */
+/** How a runtime calls an end that it did not see, as over a restart of the machine. */
+const LOST_END = 'Unknown';
+
 function endOf(reason: string, exitCode: number, beforeBoot: boolean): { readonly exitCode: number; readonly reason: string } {
-  if (reason === 'Unknown') return { exitCode: -1, reason: beforeBoot ? 'lost with the machine' : exitReason(-1) };
+  if (reason === LOST_END) return { exitCode: -1, reason: beforeBoot ? 'lost with the machine' : exitReason(-1) };
   // Also said when only a child was killed for it, and the container then ended well.
   if (reason === 'OOMKilled' && exitCode !== 0) return { exitCode, reason: 'out of memory' };
   return { exitCode, reason: exitReason(exitCode, SIGNALS.get(exitCode - 128)) };
+}
+
+/** containerd's reason of a container whose main process could not be started. */
+const START_ERROR = 'StartError';
+
+/**
+ * Whether a container shows as ended although its main process never ran: runtimes keep such a container, with a made-up exit
+ * code (128), until it is removed. An end that a runtime did not see may have lost its start time, too, and is no such case.
+ * @see containerd, pkg/cri/server/container_start.go; CRI-O gives the zero time of Go, which is negative in nanoseconds
+ */
+export function wasNeverStarted(status: CriStatus | undefined): boolean {
+  if (status?.state !== ContainerState.CONTAINER_EXITED) return false;
+  return status.reason === START_ERROR || (status.startedAt <= 0n && status.reason !== LOST_END);
 }
 
 /** The process id that every known runtime puts into its verbose answer. */

@@ -1,6 +1,7 @@
-import { mkdirSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { readdirSync, rmSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import type { Clock } from '@cloudless/base';
+import { makeDirectorySync } from '@cloudless/system';
 import { readProcess, type HostProcess } from '../system/host-processes.js';
 import { endCommand } from './exec-processes.js';
 
@@ -15,7 +16,7 @@ export class CommandRecords {
     private readonly directory: string,
     private readonly clock: Clock,
   ) {
-    mkdirSync(directory, { recursive: true, mode: 0o700 });
+    makeDirectorySync(directory, 0o700);
   }
 
   /** From here on the command is not forgotten. */

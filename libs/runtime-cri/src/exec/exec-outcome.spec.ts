@@ -13,12 +13,46 @@ describe('the end of a command', () => {
   });
 
   it.each([
-    { message: 'OCI runtime exec failed: exec: "nope": executable file not found in $PATH: unknown', kind: 'invalid' },
     { message: 'container is in CONTAINER_EXITED state', kind: 'precondition' },
     { message: 'something broke', kind: 'internal' },
   ])('is a failure with the text of the runtime: $message', ({ message, kind }) => {
     const text = JSON.stringify({ status: 'Failure', reason: 'InternalError', message });
     expect(() => exitCodeFrom(text)).toThrow(expect.objectContaining({ kind, message }));
+  });
+
+  const runc =
+    'failed to exec in container: failed to start exec "ab": OCI runtime exec failed: exec failed: unable to start container process';
+  it.each([
+    {
+      says: `${runc}: exec: "nope": executable file not found in $PATH: unknown`,
+      exitCode: 127,
+      message: 'exec: "nope": executable file not found in $PATH',
+    },
+    {
+      says: `${runc}: exec: "/x": stat /x: no such file or directory: unknown`,
+      exitCode: 127,
+      message: 'exec: "/x": stat /x: no such file or directory',
+    },
+    {
+      says: `${runc}: exec: "/etc/passwd": permission denied: unknown`,
+      exitCode: 126,
+      message: 'exec: "/etc/passwd": permission denied',
+    },
+    { says: `${runc}: exec: "/etc": is a directory: unknown`, exitCode: 126, message: 'exec: "/etc": is a directory' },
+    { says: `${runc}: exec /x: exec format error: unknown`, exitCode: 126, message: 'exec /x: exec format error' },
+    {
+      says: 'exec: "nope": executable file not found in `$PATH`',
+      exitCode: 127,
+      message: 'exec: "nope": executable file not found in `$PATH`',
+    },
+    {
+      says: 'crun: executable file `nope` not found in $PATH: No such file or directory',
+      exitCode: 127,
+      message: 'crun: executable file `nope` not found in $PATH: No such file or directory',
+    },
+  ])('is a program that could not be executed: $message', ({ says, exitCode, message }) => {
+    const text = JSON.stringify({ status: 'Failure', reason: 'InternalError', message: says });
+    expect(() => exitCodeFrom(text)).toThrow(expect.objectContaining({ kind: 'invalid', exitCode, message }));
   });
 
   it.each(['', 'no JSON', '[]', '{"status":"Failure"}'])('is a failure for what nobody knows: %j', (text) => {

@@ -1,4 +1,5 @@
 import { CloudlessError } from '@cloudless/base';
+import { CommandNotStartedError, NOT_STARTED_EXIT_CODES } from '@cloudless/runtime';
 
 /** What the error stream of a remote command tells at its end, version 4 of the protocol: a Kubernetes `Status` as JSON. */
 interface Status {
@@ -8,14 +9,17 @@ interface Status {
   readonly details?: { readonly causes?: readonly { readonly reason?: string; readonly message?: string }[] };
 }
 
-/** Texts of runtimes for a command that cannot be started. */
-const NOT_STARTABLE = /executable file not found|no such file or directory|permission denied|exec format error|is a directory/i;
+/** Texts of runtimes for a program that does not exist, or cannot be executed. */
+const NOT_FOUND = /executable file [^:]*not found|no such file or directory/i;
+const NOT_EXECUTABLE = /permission denied|exec format error|is a directory|not a directory/i;
+/** What comes before the cause, one layer after the other. */
+const LAYERS = /^.*unable to start container process: (?=exec)/s;
 const NOT_RUNNING =
   /is in CONTAINER_EXITED state|container not running|cannot exec in a (?:stopped|deleted) state|not running|ttrpc: closed/i;
 
 /**
  * @returns The exit code.
- * @throws kind `invalid` when the command could not be started, `precondition` when the container does not run.
+ * @throws {@link CommandNotStartedError} when the program could not be executed, kind `precondition` when the container does not run.
  */
 export function exitCodeFrom(text: string): number {
   let status: Status;
@@ -37,6 +41,14 @@ export function exitCodeFrom(text: string): number {
 export function execFailure(message: string, cause?: unknown): CloudlessError {
   const options = cause === undefined ? {} : { cause };
   if (NOT_RUNNING.test(message)) return new CloudlessError('precondition', message, options);
-  if (NOT_STARTABLE.test(message)) return new CloudlessError('invalid', message, options);
+  const exitCode = exitCodeOfRefusal(message);
+  if (exitCode !== undefined) {
+    return new CommandNotStartedError(exitCode, message.replace(LAYERS, '').replace(/: unknown$/, ''), options);
+  }
   return new CloudlessError('internal', message, options);
+}
+
+function exitCodeOfRefusal(message: string): CommandNotStartedError['exitCode'] | undefined {
+  if (NOT_FOUND.test(message)) return NOT_STARTED_EXIT_CODES.notFound;
+  return NOT_EXECUTABLE.test(message) ? NOT_STARTED_EXIT_CODES.notExecutable : undefined;
 }

@@ -2,6 +2,7 @@ import { EXEC_GRACE_MS } from '@cloudless/runtime';
 import { sleep, type Clock } from '@cloudless/base';
 import {
   commandLineOf,
+  isFirstOfNamespace,
   pidNamespaceOf,
   readProcess,
   readProcesses,
@@ -17,7 +18,8 @@ export function commandsIn(mainPid: number): readonly HostProcess[] {
   const namespace = pidNamespaceOf(mainPid);
   if (namespace === undefined) return [];
   return readProcesses().filter(
-    ({ pid, parentPid }) => pid !== mainPid && pidNamespaceOf(pid) === namespace && pidNamespaceOf(parentPid) !== namespace,
+    ({ pid, parentPid }) =>
+      pid !== mainPid && pidNamespaceOf(pid) === namespace && pidNamespaceOf(parentPid) !== namespace && !isFirstOfNamespace(pid), // an init process, which is no command either
   );
 }
 

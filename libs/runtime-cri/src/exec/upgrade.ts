@@ -1,4 +1,5 @@
 import { request } from 'node:http';
+import { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { CloudlessError, errorMessageOf } from '@cloudless/base';
 
@@ -8,11 +9,34 @@ const PROTOCOL = 'v4.channel.k8s.io';
 const MAX_REFUSAL_BYTES = 4 * 1024;
 
 /**
+ * A connection that is read to its end, also after a write has failed. Node gives up the whole connection then, with what has
+ * arrived and was not read yet: a runtime that closes with input unread would take the exit code of the command with it.
+ */
+class ReadToEndSocket extends Socket {
+  override _write(chunk: unknown, encoding: BufferEncoding, done: WriteDone): void {
+    super._write(chunk, encoding, unlessFailed(done));
+  }
+
+  override _writev(chunks: { chunk: unknown; encoding: BufferEncoding }[], done: WriteDone): void {
+    super._writev?.(chunks, unlessFailed(done));
+  }
+}
+
+type WriteDone = (error?: Error | null) => void;
+
+/** A write that failed stays under way: nothing is written after it, and reading shows in its turn that the other side has gone. */
+function unlessFailed(done: WriteDone): WriteDone {
+  return (error) => {
+    if (error === undefined || error === null) done(error);
+  };
+}
+
+/**
  * Connects to where a runtime streams a command.
  * @throws kind `unavailable` when nobody answers there, `unimplemented` when it speaks another protocol, `internal` for a refusal.
  */
 export function openStreams(url: string, signal: AbortSignal): Promise<{ readonly socket: Duplex; readonly head: Buffer }> {
-  const { protocol } = new URL(url);
+  const { protocol, hostname, port } = new URL(url);
   if (protocol !== 'http:') {
     return Promise.reject(
       new CloudlessError(
@@ -25,7 +49,7 @@ export function openStreams(url: string, signal: AbortSignal): Promise<{ readonl
     const call = request(url, {
       method: 'POST',
       headers: { Connection: 'Upgrade', Upgrade: 'SPDY/3.1', 'X-Stream-Protocol-Version': PROTOCOL },
-      agent: false,
+      createConnection: () => new ReadToEndSocket().connect(Number(port || 80), hostname.replace(/^\[|\]$/g, '')),
       signal,
     });
     call.once('upgrade', (response, socket, head) => {

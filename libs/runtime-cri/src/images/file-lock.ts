@@ -1,6 +1,7 @@
-import { linkSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { linkSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { CloudlessError, sleep, type Clock } from '@cloudless/base';
+import { makeDirectorySync } from '@cloudless/system';
 import { readProcess } from '../system/host-processes.js';
 
 /** Needs of a {@link FileLock}. */
@@ -49,7 +50,7 @@ export class FileLock {
 
   private async take(): Promise<number> {
     const { directory, clock, waitMs = WAIT_MS } = this.options;
-    mkdirSync(directory, { recursive: true, mode: 0o700 });
+    makeDirectorySync(directory, 0o700);
     const deadline = clock.now() + waitMs;
     for (;;) {
       const top = this.numbers().at(-1) ?? 0;

@@ -1,7 +1,8 @@
 import { createHash } from 'node:crypto';
-import { mkdirSync, readFileSync, realpathSync, renameSync, writeFileSync } from 'node:fs';
+import { readFileSync, realpathSync, renameSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { errorFields, type Clock, type Log } from '@cloudless/base';
+import { makeDirectorySync } from '@cloudless/system';
 import { FileLock } from './file-lock.js';
 import type { PresentImage, PulledImage } from './plan-collection.js';
 
@@ -47,7 +48,7 @@ export class ImageLedger {
 
   /** Changes it, while nobody else does. @throws kind `unavailable` when another agent is at it for too long. */
   change(to: (pulled: readonly PulledImage[]) => Promise<readonly PulledImage[]>): Promise<void> {
-    mkdirSync(this.options.directory, { recursive: true, mode: 0o755 });
+    makeDirectorySync(this.options.directory, 0o755);
     return this.lock.run(async () => {
       const before = this.read();
       const after = await to(before);

@@ -77,14 +77,34 @@ describe('a probe', () => {
 });
 
 describe('capabilities', () => {
-  const all = { apparmor: true, selinux: true, controllers: new Set(['cpu', 'memory', 'pids']) };
-  const none = { apparmor: false, selinux: false, controllers: new Set<string>() };
+  const all = {
+    apparmor: true,
+    selinux: true,
+    controllers: new Set(['cpu', 'memory', 'pids']),
+    memoryMounts: true,
+    processLimits: true,
+    hasSysctl: () => false,
+    platform: 'linux/amd64',
+  };
+  const none = {
+    apparmor: false,
+    selinux: false,
+    controllers: new Set<string>(),
+    memoryMounts: false,
+    processLimits: false,
+    hasSysctl: () => false,
+    platform: 'linux/amd64',
+  };
   const plain = [
+    'container.init',
     'exec.tty',
     'network.host',
+    'platform.linux/amd64',
     'ports.host',
     'runtime.cri',
     'security.context',
+    'security.groups',
+    'security.username',
     'volumes.emptydir',
     'volumes.named',
   ];
@@ -100,12 +120,12 @@ describe('capabilities', () => {
       name: 'what the machine has',
       status: config({}),
       machine: all,
-      gives: [...limits, 'security.apparmor', 'security.selinux'],
+      gives: [...limits, 'security.apparmor', 'security.selinux', 'container.shm', 'volumes.memory'],
     },
     {
       name: 'what the runtime was told not to use',
       status: config({ disableCgroup: true, disableApparmor: true, enableSelinux: false }),
-      machine: all,
+      machine: { ...all, memoryMounts: false },
       gives: [],
     },
     {
@@ -128,6 +148,27 @@ describe('capabilities', () => {
     expect(toCapabilities(config({}), none, permissions)).toEqual([...plain, 'security.privileged', 'volumes.hostpath'].sort());
     expect(toCapabilities(config({}), none, { allowedHostPaths: [], allowPrivileged: false })).toEqual(plain);
   });
+
+  it('limits of processes are there with containerd, whose containers inherit them', () => {
+    const machine = { ...none, processLimits: true };
+    expect(toCapabilities(config({ containerd: {} }), machine, {})).toEqual([...plain, 'container.ulimits'].sort());
+    expect(toCapabilities(config({ runtime: 'crio' }), machine, {})).toEqual(plain);
+  });
+
+  it('devices are there when the operator allows them', () => {
+    const allowed = { allowedDevices: ['/dev/kvm', '/dev/fuse', '/dev/kvm'] };
+    expect(toCapabilities(config({}), none, allowed)).toEqual([...plain, 'device./dev/fuse', 'device./dev/kvm'].sort());
+  });
+
+  it('kernel parameters are there that the kernel has: safe ones, and those that the operator allows', () => {
+    const has = ['net.ipv4.tcp_syncookies', 'net.core.somaxconn'];
+    const machine = { ...none, hasSysctl: (name: string) => has.includes(name) };
+    expect(toCapabilities(config({}), machine, {})).toEqual([...plain, 'sysctl.net.ipv4.tcp_syncookies'].sort());
+    const allowed = { allowedSysctls: ['net.core.somaxconn', 'net.core.missing'] };
+    expect(toCapabilities(config({}), machine, allowed)).toEqual(
+      [...plain, 'sysctl.net.core.somaxconn', 'sysctl.net.ipv4.tcp_syncookies'].sort(),
+    );
+  });
 });
 
 describe('what a machine has', () => {
@@ -139,12 +180,13 @@ describe('what a machine has', () => {
     writeFileSync(path.join(root, file), text);
   };
   const read = (): object => {
-    const { controllers, ...rest } = readMachineFeatures(root);
+    const { controllers, hasSysctl: _, platform, ...rest } = readMachineFeatures(root);
+    expect(platform).toMatch(/^linux\//);
     return { ...rest, controllers: [...controllers] };
   };
 
   it('is nothing where nothing is', () => {
-    expect(read()).toEqual({ apparmor: false, selinux: false, controllers: [] });
+    expect(read()).toEqual({ apparmor: false, selinux: false, controllers: [], memoryMounts: false, processLimits: false });
   });
 
   it('is read from the files of the kernel, version 2 of control groups', () => {
@@ -152,7 +194,13 @@ describe('what a machine has', () => {
     write('sys/fs/selinux/enforce', '1');
     write('proc/self/attr/current', 'unconfined_u:unconfined_r:unconfined_t:s0\0');
     write('sys/fs/cgroup/cgroup.controllers', 'cpuset cpu io pids\n');
-    expect(read()).toEqual({ apparmor: true, selinux: true, controllers: ['cpu', 'pids'] });
+    expect(read()).toEqual({
+      apparmor: true,
+      selinux: true,
+      controllers: ['cpu', 'pids'],
+      memoryMounts: false,
+      processLimits: false,
+    });
   });
 
   it('is not what is switched off; version 1 of control groups', () => {
@@ -160,7 +208,54 @@ describe('what a machine has', () => {
     write('sys/fs/selinux/enforce', '0');
     write('proc/self/attr/current', 'kernel\0');
     for (const name of ['cpu', 'memory']) write(`sys/fs/cgroup/${name}/tasks`, '');
-    expect(read()).toEqual({ apparmor: false, selinux: false, controllers: ['cpu', 'memory'] });
+    expect(read()).toEqual({
+      apparmor: false,
+      selinux: false,
+      controllers: ['cpu', 'memory'],
+      memoryMounts: false,
+      processLimits: false,
+    });
+  });
+
+  it.each([
+    { name: 'root', user: '0', program: 'usr/bin/prlimit', can: true },
+    { name: 'root without the program', user: '0', program: 'usr/bin/x', can: false },
+    { name: 'a user', user: '1000', program: 'bin/prlimit', can: false },
+  ])('limits of processes are set by $name: $can', ({ user, program, can }) => {
+    write('proc/self/status', `Uid:\t${user}\t${user}\n`);
+    write(program, '');
+    expect(read()).toMatchObject({ processLimits: can });
+  });
+
+  it('are kernel parameters by their files', () => {
+    write('proc/sys/net/core/somaxconn', '4096');
+    const { hasSysctl } = readMachineFeatures(root);
+    expect(['net.core.somaxconn', 'net.core.other'].map(hasSysctl)).toEqual([true, false]);
+  });
+
+  it.each([
+    { name: 'root', capabilities: '000001ffffffffff', systems: 'nodev\ttmpfs\n\text4\n', program: 'usr/bin/mount', can: true },
+    { name: 'a user', capabilities: '0000000000000000', systems: 'nodev\ttmpfs\n', program: 'usr/bin/mount', can: false },
+    {
+      name: 'root in a container',
+      capabilities: '00000000a80425fb',
+      systems: 'nodev\ttmpfs\n',
+      program: 'bin/mount',
+      can: false,
+    },
+    {
+      name: 'root of a kernel without it',
+      capabilities: '000001ffffffffff',
+      systems: '\text4\n',
+      program: 'bin/mount',
+      can: false,
+    },
+    { name: 'root without the program', capabilities: '000001ffffffffff', systems: 'nodev\ttmpfs\n', program: 'x', can: false },
+  ])('files in memory are mounted by $name: $can', ({ capabilities, systems, program, can }) => {
+    write('proc/self/status', `Name:\tagent\nCapEff:\t${capabilities}\n`);
+    write('proc/filesystems', `nodev\tsysfs\n${systems}`);
+    write(program, '');
+    expect(read()).toMatchObject({ memoryMounts: can });
   });
 });
 

@@ -49,6 +49,14 @@ export function pidNamespaceOf(pid: number): string | undefined {
   }
 }
 
+/**
+ * Whether a process is the first one of its pid namespace, which is gone when that process ends.
+ * @see proc_pid_status(5), `NSpid`: the ids in all its namespaces, the innermost last
+ */
+export function isFirstOfNamespace(pid: number): boolean {
+  return /^NSpid:.*\t1$/m.test(readProc(pid, 'status') ?? '');
+}
+
 /** Executable and arguments; empty when it is gone. */
 export function commandLineOf(pid: number): readonly string[] {
   return readProc(pid, 'cmdline')?.replace(/\0$/, '').split('\0') ?? [];

@@ -1,7 +1,8 @@
 import { existsSync } from 'node:fs';
-import { mkdir, readFile, rmdir, writeFile } from 'node:fs/promises';
+import { readFile, rmdir, writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import { CloudlessError, errorMessageOf } from '@cloudless/base';
+import { makeDirectory } from '@cloudless/system';
 import { readProcess } from './host-processes.js';
 
 /** Where Linux shows its control groups. */
@@ -43,7 +44,7 @@ export class PidsLimit {
     if (group === undefined) return async () => undefined;
     const directory = path.join(this.root, 'pids', group);
     try {
-      await mkdir(directory, { recursive: true });
+      await makeDirectory(directory);
       await writeFile(path.join(directory, FILE), String(whileStarting(limit)), { flag: 'r+' });
     } catch (reason) {
       throw failed(directory, reason);

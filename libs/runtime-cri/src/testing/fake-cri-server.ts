@@ -26,6 +26,8 @@ export interface FakeContainer {
   readonly config: ContainerConfig;
   state: ContainerState;
   createdAt: bigint;
+  /** 0 until the container was started; absent: it was, long ago. */
+  startedAt?: bigint;
   finishedAt: bigint;
   exitCode: number;
   reason: string;
@@ -184,7 +186,7 @@ export class FakeCriServer {
       createContainer: ({ podSandboxId, config }) => ({ containerId: this.create(podSandboxId, needed(config)) }),
       startContainer: ({ containerId }) => {
         const container = this.find(containerId);
-        Object.assign(container, { state: ContainerState.CONTAINER_RUNNING, pid: process.pid });
+        Object.assign(container, { state: ContainerState.CONTAINER_RUNNING, startedAt: nanos(), pid: process.pid });
         return {};
       },
       stopContainer: ({ containerId, timeout }) => {
@@ -225,6 +227,7 @@ export class FakeCriServer {
       config,
       state,
       createdAt: nanos(),
+      startedAt: 0n,
       finishedAt: 0n,
       exitCode: 0,
       reason: '',
@@ -273,10 +276,10 @@ function toStatus({ id, config, pid, ...rest }: FakeContainer): {
   readonly status: MessageInitShape<typeof ContainerStatusSchema>;
   readonly info: Record<string, string>;
 } {
-  const { state, createdAt, finishedAt, exitCode, reason } = rest;
+  const { state, createdAt, startedAt = 1n, finishedAt, exitCode, reason } = rest;
   const { labels, annotations } = config;
   return {
-    status: { id, state, createdAt, finishedAt, exitCode, reason, labels, annotations },
+    status: { id, state, createdAt, startedAt, finishedAt, exitCode, reason, labels, annotations },
     info: { info: JSON.stringify({ pid }) },
   };
 }

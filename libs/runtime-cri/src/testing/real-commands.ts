@@ -1,6 +1,8 @@
+import { readFileSync } from 'node:fs';
 import { createSeededRandom, randomHex, toContainerId, type ContainerId } from '@cloudless/base';
 import type { ContainerRequest, ContainerRuntime, ContainerStatus } from '@cloudless/runtime';
-import { TEST_IMAGE } from './real-cri-machine.js';
+import { commandLineOf } from '../system/host-processes.js';
+import { TEST_IMAGE, until } from './real-cri-machine.js';
 import { realRandom } from './system.js';
 
 const random = createSeededRandom(Number(realRandom.next() * 2 ** 31));
@@ -35,8 +37,12 @@ export async function execIn(runtime: ContainerRuntime, containerId: ContainerId
   throw new Error('the command did not end');
 }
 
-/** Fields of /proc/self/status as a process of the container's main user has them. */
-export async function selfStatus(runtime: ContainerRuntime, containerId: ContainerId): Promise<ReadonlyMap<string, string>> {
-  const { text } = await execIn(runtime, containerId, 'cat /proc/1/status');
+/**
+ * Fields of /proc/self/status as the main process of a container of {@link startIdle} has them: runtimes give up the last privileges
+ * only with the very call that begins the program, which may come a moment after the start was answered.
+ */
+export async function statusOf({ pid = 0 }: ContainerStatus): Promise<ReadonlyMap<string, string>> {
+  await until(() => commandLineOf(pid).join(' ') === 'sleep 3600');
+  const text = readFileSync(`/proc/${pid}/status`, 'utf8');
   return new Map(text.split('\n').map((line) => [line.split(':')[0] ?? '', (line.split(':')[1] ?? '').trim()]));
 }

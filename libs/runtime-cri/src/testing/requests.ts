@@ -5,6 +5,16 @@ import type { ContainerRequest, NetworkRequest, SecurityProfile, SecurityRequest
 /** Capabilities of a node that can do all. */
 export const EVERYTHING: readonly string[] = [
   ...['limits.cpu', 'limits.memory', 'limits.pids', 'volumes.hostpath'],
+  ...[
+    'container.init',
+    'container.shm',
+    'volumes.memory',
+    'security.groups',
+    'security.username',
+    'sysctl.kernel.sem',
+    'device./dev/fuse',
+    'container.ulimits',
+  ],
   ...['security.apparmor', 'security.selinux', 'security.privileged', 'runtime-class.runsc', 'runtime-class.kata'],
 ];
 
@@ -54,6 +64,8 @@ const user: fc.Arbitrary<SecurityRequest> = fc.oneof(
   fc.constant({}),
   id.map((runAsUser) => ({ runAsUser, runAsNonRoot: runAsUser > 0 })),
   fc.record({ runAsUser: id, runAsGroup: id }),
+  fc.record({ userName: name, fsGroup: id }),
+  fc.record({ supplementalGroups: fc.uniqueArray(id, { minLength: 1, maxLength: 3 }) }),
 );
 const selinuxPart = fc.constantFrom('', 'system_u', 'container_t', 's0:c1,c2');
 const selinux = fc.record({ user: selinuxPart, role: selinuxPart, type: selinuxPart, level: selinuxPart });
@@ -73,6 +85,7 @@ const security: fc.Arbitrary<SecurityRequest> = fc
 
 const source: fc.Arbitrary<VolumeRequest['source']> = fc.oneof(
   fc.constant({ kind: 'emptyDir' as const }),
+  fc.constant({ kind: 'emptyDir' as const, memory: { sizeBytes: 4096 } }),
   file.map((path) => ({ kind: 'hostPath' as const, path })),
   fc.record({ kind: fc.constant('named' as const), namespace: name, workload: name, name }),
 );
@@ -94,9 +107,11 @@ const ports = fc
     })),
   );
 const dnsServers = fc.array(fc.oneof(fc.ipV4(), fc.ipV6()), { maxLength: 3 });
+const hostnames = fc.array(fc.domain(), { minLength: 1, maxLength: 3 });
+const extraHosts = fc.array(fc.record({ ip: fc.oneof(fc.ipV4(), fc.ipV6()), hostnames }), { maxLength: 3 });
 const network: fc.Arbitrary<NetworkRequest> = fc.oneof(
-  some<NetworkRequest>({ hostname: name, dnsServers } as never),
-  fc.record({ hostNetwork: fc.constant(true), dnsServers }),
+  some<NetworkRequest>({ hostname: name, dnsServers, extraHosts } as never),
+  fc.record({ hostNetwork: fc.constant(true), dnsServers, extraHosts }),
 );
 
 /** Any request that a node that can do all takes. */
@@ -119,6 +134,10 @@ export const arbRequest: fc.Arbitrary<ContainerRequest> = fc
       volumes: onePlaceEach,
       security,
       network,
+      init: fc.boolean(),
+      shmSizeBytes: port,
+      devices: fc.constant([{ hostPath: '/dev/fuse', containerPath: '/dev/x', permissions: 'rw' }]),
+      sysctls: fc.constant({ 'kernel.sem': '1' }),
     },
     { requiredKeys: ['labels', 'command', 'args', 'env', 'ports', 'limits'] },
   )

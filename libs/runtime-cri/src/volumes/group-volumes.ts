@@ -22,7 +22,7 @@ export class GroupVolumes {
 
   /** Makes what a container finds mounted, and keeps it while the container is being started. */
   async mountsFor(request: ContainerRequest): Promise<readonly PlannedMount[]> {
-    if (request.volumes === undefined || request.volumes.length === 0) return [];
+    if ((request.volumes ?? []).length === 0 && request.shmSizeBytes === undefined) return [];
     const end = await this.turns.take(groupOf(request)); // what is being removed is gone before it is made anew
     try {
       return await this.options.store.mountsOf(request);

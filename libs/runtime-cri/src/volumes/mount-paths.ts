@@ -1,19 +1,28 @@
 import { posix } from 'node:path';
 import { CloudlessError } from '@cloudless/base';
-import type { VolumeRequest } from '@cloudless/runtime';
+import type { ContainerRequest, VolumeRequest } from '@cloudless/runtime';
 import type { Mount } from '../gen/runtime/v1/api_pb.js';
 
 /** What a runtime is asked to mount; always so that mounts made later on one side do not show on the other. */
-export type PlannedMount = Pick<Mount, 'containerPath' | 'hostPath' | 'readonly' | 'selinuxRelabel'>;
+export interface PlannedMount extends Pick<Mount, 'containerPath' | 'hostPath' | 'readonly' | 'selinuxRelabel'> {
+  /** Files in memory are mounted at `hostPath`. */
+  readonly inMemory?: boolean;
+}
+
+/** Where the files are that processes share as memory. @see shm_overview(7) */
+export const SHARED_MEMORY = '/dev/shm';
 
 /** Made by the runtime itself; below `/proc` and `/sys` nothing of the kernel's must be covered. */
 const TAKEN = ['/', '/dev', '/proc', '/sys'];
 const TAKEN_WITH_ALL_BELOW = ['/proc', '/sys'];
 
 /** @throws kind `invalid`, naming the volume, for a place where nothing can be mounted, and for two of one name or place. */
-export function checkMountPaths(volumes: readonly VolumeRequest[]): void {
+export function checkMountPaths({ volumes = [], shmSizeBytes }: Pick<ContainerRequest, 'volumes' | 'shmSizeBytes'>): void {
+  if (shmSizeBytes !== undefined && !(Number.isInteger(shmSizeBytes) && shmSizeBytes >= 1)) {
+    throw new CloudlessError('invalid', 'shmSizeBytes: must be 1 or more');
+  }
   const names = new Set<string>();
-  const places = new Set<string>();
+  const places = new Set<string>(shmSizeBytes === undefined ? [] : [SHARED_MEMORY]);
   for (const { name, mountPath } of volumes) {
     const wrong = (message: string): CloudlessError => new CloudlessError('invalid', `volumes.${name}: ${message}`);
     if (!/^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/.test(name)) throw wrong('the name is no DNS label');
@@ -43,7 +52,8 @@ export function isWithin(place: string, directory: string): boolean {
   return directory === '/' || place === directory || place.startsWith(`${directory}/`);
 }
 
-function straight(text: string): string {
+/** A path without needless steps and slashes. */
+export function straight(text: string): string {
   return posix
     .normalize(text)
     .replace(/(?<=.)\/$/, '')

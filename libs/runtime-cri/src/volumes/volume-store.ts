@@ -1,19 +1,38 @@
 import { existsSync } from 'node:fs';
-import { chmod, mkdir, readdir, stat, utimes } from 'node:fs/promises';
+import { chmod, chown, mkdir, readdir, stat, utimes } from 'node:fs/promises';
 import path from 'node:path';
 import { CloudlessError, errorMessageOf } from '@cloudless/base';
 import type { ContainerRequest, VolumeRequest } from '@cloudless/runtime';
+import { makeDirectory } from '@cloudless/system';
 import { groupOf } from '../containers/labels.js';
 import { resolveHostPath, type HostPathRules } from './host-paths.js';
 import { makeBelow } from './make-below.js';
-import { inMountOrder, isWithin, type PlannedMount } from './mount-paths.js';
+import { mountMemory, unmountMemory } from './memory-mounts.js';
+import { inMountOrder, isWithin, SHARED_MEMORY, type PlannedMount } from './mount-paths.js';
 import { removeTree } from './remove-tree.js';
 
 /** Any user of a container may write there, as in Kubernetes; no user of the machine comes so far. */
 const VOLUME_MODE = 0o777;
+const SET_GROUP_ID = 0o2000;
 const OWN_MODE = 0o700;
+/** As runtimes have it: any user may write, and remove what is their own. */
+const SHARED_MEMORY_MODE = 0o1777;
+/** No name of a volume. */
+const SHARED_MEMORY_NAME = 'dev.shm';
 /** A name that is one step of a path. */
 const STEP = /^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$/;
+
+/** Who a directory belongs to, beside root. */
+interface Ownership {
+  readonly mode: number;
+  readonly groupId?: number;
+}
+
+/** With a group, what is made in a directory belongs to that group too. @see inode(7), set-group-ID bit */
+function ownershipOf({ security }: ContainerRequest): Ownership {
+  const groupId = security?.fsGroup;
+  return groupId === undefined ? { mode: VOLUME_MODE } : { mode: VOLUME_MODE | SET_GROUP_ID, groupId };
+}
 
 /** Directories of this machine that containers find mounted. */
 export class VolumeStore {
@@ -34,6 +53,7 @@ export class VolumeStore {
     const volumes = inMountOrder(request.volumes ?? []);
     const mounts: PlannedMount[] = [];
     for (const volume of volumes) mounts.push(await this.mountOf(volume, request));
+    if (request.shmSizeBytes !== undefined) mounts.push(await this.sharedMemoryOf(request, request.shmSizeBytes));
     await this.makeMountPoints(mounts);
     return mounts;
   }
@@ -56,7 +76,10 @@ export class VolumeStore {
 
   /** Removes the empty directories of a group with what is in them. Unknown is no error. */
   async removeGroup(group: string): Promise<void> {
-    if (STEP.test(group)) await removeTree(path.join(this.emptyRoot, group));
+    if (!STEP.test(group)) return;
+    const directory = path.join(this.emptyRoot, group);
+    await unmountMemory(directory);
+    await removeTree(directory);
   }
 
   private get emptyRoot(): string {
@@ -71,27 +94,44 @@ export class VolumeStore {
       case 'hostPath':
         return mount(await resolveHostPath({ name, readOnly, path: source.path }, this.rules), false);
       case 'emptyDir': {
-        const group = groupOf(request);
-        const made = await this.make(name, ['empty', group, name]);
-        const usedAt = this.wallTime() / 1_000;
-        await utimes(path.join(this.emptyRoot, group), usedAt, usedAt);
-        return mount(made, true);
+        const made = await this.makeEmpty(name, request, ownershipOf(request));
+        if (source.memory === undefined) return mount(made, true);
+        const { mode, groupId } = ownershipOf(request);
+        await mountMemory(`volumes.${name}`, made, { ...source.memory, mode, groupId });
+        return { ...mount(made, true), inMemory: true };
       }
       case 'named':
         return mount(await this.make(name, ['named', source.namespace, source.workload, source.name]), true);
     }
   }
 
-  private async make(volume: string, steps: readonly string[]): Promise<string> {
+  /** Each container has files of its own there, so what an ended one left goes first. */
+  private async sharedMemoryOf(request: ContainerRequest, sizeBytes: number): Promise<PlannedMount> {
+    const hostPath = await this.makeEmpty(SHARED_MEMORY_NAME, request, { mode: VOLUME_MODE });
+    await unmountMemory(hostPath);
+    await mountMemory('shmSizeBytes', hostPath, { sizeBytes, mode: SHARED_MEMORY_MODE, noExec: true });
+    return { containerPath: SHARED_MEMORY, hostPath, readonly: false, selinuxRelabel: true, inMemory: true };
+  }
+
+  private async makeEmpty(name: string, request: ContainerRequest, owner: Ownership): Promise<string> {
+    const group = groupOf(request);
+    const made = await this.make(name, ['empty', group, name], owner);
+    const usedAt = this.wallTime() / 1_000;
+    await utimes(path.join(this.emptyRoot, group), usedAt, usedAt);
+    return made;
+  }
+
+  private async make(volume: string, steps: readonly string[], owner: Ownership = { mode: VOLUME_MODE }): Promise<string> {
     const wrong = steps.find((step) => !STEP.test(step));
     if (wrong !== undefined) {
       throw new CloudlessError('invalid', `volumes.${volume}: ${JSON.stringify(wrong)} cannot name a directory`);
     }
     const made = path.join(this.directory, ...steps);
     try {
-      await mkdir(path.dirname(made), { recursive: true, mode: OWN_MODE });
+      await makeDirectory(path.dirname(made), OWN_MODE);
       await mkdir(made);
-      await chmod(made, VOLUME_MODE); // whatever the mask of this process is
+      if (owner.groupId !== undefined) await chown(made, 0, owner.groupId);
+      await chmod(made, owner.mode); // whatever the mask of this process is
     } catch (reason) {
       const { code } = reason as NodeJS.ErrnoException;
       if (code !== 'EEXIST') {

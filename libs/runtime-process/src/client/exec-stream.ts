@@ -1,6 +1,13 @@
 import type { Socket } from 'node:net';
 import { CloudlessError, type ContainerId, type StopSignal } from '@cloudless/base';
-import { wholeInput, writeInTurn, type ExecEvent, type ExecInput, type ExecRequest } from '@cloudless/runtime';
+import {
+  CommandNotStartedError,
+  wholeInput,
+  writeInTurn,
+  type ExecEvent,
+  type ExecInput,
+  type ExecRequest,
+} from '@cloudless/runtime';
 import { encodeFrame, encodeResize, type Frame } from '../wire/frames.js';
 import {
   encodeMessage,
@@ -71,7 +78,10 @@ type Window = { readonly kind: 'window'; readonly bytes: number };
 function toEvent({ kind, payload }: Frame): ExecEvent | Window {
   if (kind === 'stdout' || kind === 'stderr') return { kind: 'output', stream: kind, data: new Uint8Array(payload) };
   const message = parseMessage<SupervisorMessage>(payload);
-  if (message.type === 'failed') throw new CloudlessError(message.kind, message.text);
+  if (message.type === 'failed') {
+    const { kind: failure, text, exitCode } = message;
+    throw exitCode === undefined ? new CloudlessError(failure, text) : new CommandNotStartedError(exitCode, text);
+  }
   if (message.type === 'done') return { kind: 'exited', exitCode: message.exitCode ?? -1 };
   if (message.type === 'window') return { kind: 'window', bytes: message.bytes };
   throw new CloudlessError('internal', `unexpected ${message.type} from the supervisor`);

@@ -23,7 +23,7 @@ export async function withSocketPath<Result>(directory: string, use: (target: st
   try {
     fd = openSync(directory, constants.O_RDONLY | constants.O_DIRECTORY);
   } catch (cause) {
-    throw new CloudlessError('unavailable', `directory ${directory} cannot be opened`, { cause });
+    throw new CloudlessError('unavailable', 'the directory of the supervisor cannot be opened', { cause });
   }
   try {
     return await use(layout.socket(`/proc/self/fd/${fd}`));

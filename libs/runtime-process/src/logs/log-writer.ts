@@ -1,7 +1,8 @@
-import { closeSync, fstatSync, ftruncateSync, mkdirSync, openSync, readFileSync, rmSync, writeSync } from 'node:fs';
+import { closeSync, fstatSync, ftruncateSync, openSync, readFileSync, rmSync, writeSync } from 'node:fs';
 import path from 'node:path';
 import type { Clock, Log } from '@cloudless/base';
 import { LineSplitter, type LogStream, type SplitLine } from '@cloudless/runtime';
+import { makeDirectorySync } from '@cloudless/system';
 import { listLogFiles, logFileName } from './log-files.js';
 import { encodeLogRecord, parseLogRecords } from './log-record.js';
 import { PendingFile } from './pending-file.js';
@@ -34,7 +35,7 @@ export class LogWriter {
   /** Opens the newest file, cuts off a record that was not written to its end, and takes up lines begun before. */
   constructor(private readonly options: LogWriterOptions) {
     const { directory } = options;
-    mkdirSync(directory, { recursive: true, mode: 0o700 });
+    makeDirectorySync(directory, 0o700);
     const newest = listLogFiles(directory).at(-1);
     const bytes = newest === undefined ? Buffer.alloc(0) : readFileSync(newest.file);
     const { lines, consumed } = parseLogRecords(bytes);

@@ -1,8 +1,9 @@
-import { mkdirSync, readdirSync, rmSync } from 'node:fs';
+import { readdirSync, rmSync } from 'node:fs';
 import { uptime } from 'node:os';
 import path from 'node:path';
 import type { Clock, Log } from '@cloudless/base';
 import type { ContainerStatus } from '@cloudless/runtime';
+import { makeDirectorySync } from '@cloudless/system';
 import { LogWriter } from '../logs/log-writer.js';
 import { Cgroup } from '../system/cgroups.js';
 import { killMarked } from '../system/marked-processes.js';
@@ -32,7 +33,7 @@ export interface AdoptDeps {
  * ones are cleared away, and processes of commands, whose callers are gone, are killed.
  */
 export function adoptContainers(deps: AdoptDeps): readonly ManagedContainer[] {
-  mkdirSync(layout.containers(deps.directory), { recursive: true, mode: 0o700 });
+  makeDirectorySync(layout.containers(deps.directory), 0o700);
   const containers: ManagedContainer[] = [];
   const known = new Set<string>();
   for (const name of readdirSync(layout.containers(deps.directory))) {

@@ -1,5 +1,6 @@
 import type { Socket } from 'node:net';
 import { CloudlessError, errorKindOf, errorMessageOf, type Timer } from '@cloudless/base';
+import { CommandNotStartedError } from '@cloudless/runtime';
 import { encodeFrame, parseResize, type FrameKind } from '../wire/frames.js';
 import { INPUT_WINDOW_BYTES, type ClientMessage, type SupervisorMessage } from '../wire/messages.js';
 import type { CommandProcess } from './command-process.js';
@@ -100,7 +101,8 @@ export class ExecSession {
     } catch (reason) {
       this.closed = true;
       this.early.length = 0;
-      this.send({ type: 'failed', id: this.message.id, kind: errorKindOf(reason), text: errorMessageOf(reason) });
+      const exitCode = reason instanceof CommandNotStartedError ? { exitCode: reason.exitCode } : {};
+      this.send({ type: 'failed', id: this.message.id, kind: errorKindOf(reason), text: errorMessageOf(reason), ...exitCode });
       this.socket.end();
     }
   }

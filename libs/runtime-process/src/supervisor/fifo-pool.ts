@@ -1,7 +1,8 @@
 import { execFile } from 'node:child_process';
-import { mkdirSync, readdirSync, renameSync } from 'node:fs';
+import { readdirSync, renameSync } from 'node:fs';
 import path from 'node:path';
 import { CloudlessError } from '@cloudless/base';
+import { makeDirectorySync } from '@cloudless/system';
 
 /** Named pipes are made this many at a time, as Node cannot make them and a helper program costs milliseconds. */
 const BATCH = 64;
@@ -19,7 +20,7 @@ export class FifoPool {
     private readonly directory: string,
     private readonly newName: () => string,
   ) {
-    mkdirSync(directory, { recursive: true, mode: 0o700 });
+    makeDirectorySync(directory, 0o700);
     this.ready = readdirSync(directory).map((name) => path.join(directory, name));
   }
 

@@ -1,6 +1,7 @@
-import { accessSync, closeSync, constants, openSync, readSync, statSync } from 'node:fs';
+import { accessSync, closeSync, constants, existsSync, openSync, readSync, statSync } from 'node:fs';
 import path from 'node:path';
 import { CloudlessError, InvalidInputError, type Violation } from '@cloudless/base';
+import { CommandNotStartedError, NOT_STARTED_EXIT_CODES } from '@cloudless/runtime';
 import type { ContainerEndpoint, ContainerRequest } from '@cloudless/runtime';
 import { CONTAINER_MARK } from '../system/marked-processes.js';
 
@@ -81,7 +82,7 @@ export function withVariables(
 
 /**
  * The file that a command runs, found as `execvp` does, but in the PATH of the container.
- * @throws kind `invalid` when there is none.
+ * @throws {@link CommandNotStartedError} when there is none, kind `invalid` for what is no command.
  */
 export function resolveExecutable(command: readonly string[], { env, workingDir }: LaunchContext): string {
   const violations: Violation[] = [];
@@ -89,23 +90,31 @@ export function resolveExecutable(command: readonly string[], { env, workingDir 
   const [name = ''] = command;
   if (violations.length > 0) throw new InvalidInputError(violations);
   const folders = name.includes('/') ? [''] : (env.PATH ?? '').split(':');
-  const file = folders.map((folder) => path.resolve(workingDir, folder, name)).find(isExecutable);
-  if (file === undefined) {
-    const where = name.includes('/')
-      ? `no executable file ${path.resolve(workingDir, name)}`
-      : `no executable ${name} in PATH ${env.PATH ?? ''}`;
-    throw new CloudlessError('invalid', `command: ${where}`);
+  const files = folders.map((folder) => path.resolve(workingDir, folder, name));
+  const file = files.find(isExecutable);
+  const { notFound, notExecutable } = NOT_STARTED_EXIT_CODES;
+  if (file !== undefined) {
+    const interpreter = interpreterOf(file);
+    if (interpreter === undefined || isExecutable(interpreter)) return file;
+    const message = `command: ${name} cannot be started: there is no interpreter ${interpreter}`;
+    throw new CommandNotStartedError(notFound, message);
   }
-  const interpreter = interpreterOf(file);
-  if (interpreter !== undefined && !isExecutable(interpreter))
-    throw new CloudlessError('invalid', `command: ${file} cannot be started: there is no interpreter ${interpreter}`);
-  return file;
+  // The name as the caller gave it: where the agent keeps its data is no business of callers.
+  const where = name.includes('/') ? `no executable file ${name}` : `no executable ${name} in PATH ${env.PATH ?? ''}`;
+  const isThere = files.some((each) => existsSync(each));
+  throw new CommandNotStartedError(
+    isThere ? notExecutable : notFound,
+    `command: ${where}${isThere ? ': there is one that cannot be executed' : ''}`,
+  );
 }
 
-/** Why a process could not be made, as our kind of error. */
-export function spawnFailure(cause: NodeJS.ErrnoException, file: string): CloudlessError {
-  const full = cause.code === 'EAGAIN' || cause.code === 'ENOMEM' || cause.code === 'EMFILE' || cause.code === 'ENFILE';
-  return new CloudlessError(full ? 'exhausted' : 'invalid', `command: ${file} cannot be started`, { cause });
+/** Why a process could not be made, as our kind of error. @param name - Of the program, as the caller named it. */
+export function spawnFailure(cause: NodeJS.ErrnoException, name: string): CloudlessError {
+  const { code = '' } = cause;
+  const message = `command: ${name} cannot be started`;
+  if (['EAGAIN', 'ENOMEM', 'EMFILE', 'ENFILE'].includes(code)) return new CloudlessError('exhausted', message, { cause });
+  const { notFound, notExecutable } = NOT_STARTED_EXIT_CODES; // the interpreter of a script may be what is not found
+  return new CommandNotStartedError(code === 'ENOENT' ? notFound : notExecutable, message, { cause });
 }
 
 function checkCommand(command: readonly string[], violations: Violation[]): void {

@@ -2,22 +2,38 @@ import { createSocket } from 'node:dgram';
 import net from 'node:net';
 import { CloudlessError, type Random } from '@cloudless/base';
 import type { PortRequest } from '@cloudless/runtime';
+import { PortReservations } from '@cloudless/system';
 import type { SupervisorSettings } from '../wire/messages.js';
 
-/** Free ports for containers; a number is given to one living container at most, whatever the protocol. */
+/** By which a port may be taken from elsewhere on this machine. */
+const PROTOCOLS = ['tcp', 'udp'] as const;
+
+/**
+ * Free ports for containers; a number is given to one living container at most, whatever the protocol. Other supervisors on this
+ * machine are kept from a port by a reservation until its container has ended, as the container may listen late or not at all.
+ */
 export class PortPool {
   private readonly taken = new Set<number>();
   private next: number | undefined;
 
-  constructor(private readonly random: Random) {}
+  constructor(
+    private readonly random: Random,
+    private readonly reservations = new PortReservations(),
+  ) {}
 
   /** Marks ports that an adopted container has. */
-  hold(ports: readonly number[]): void {
-    for (const port of ports) this.taken.add(port);
+  async hold(ports: readonly number[]): Promise<void> {
+    for (const port of ports) {
+      this.taken.add(port);
+      for (const protocol of PROTOCOLS) await this.reservations.take(port, protocol);
+    }
   }
 
   release(ports: readonly number[]): void {
-    for (const port of ports) this.taken.delete(port);
+    for (const port of ports) {
+      this.taken.delete(port);
+      for (const protocol of PROTOCOLS) this.reservations.release(port, protocol);
+    }
   }
 
   /** One free port for each request. @throws kind `exhausted`, keeping none, when the range has too few. */
@@ -44,8 +60,9 @@ export class PortPool {
       this.next = port + 1;
       if (this.taken.has(port)) continue;
       this.taken.add(port); // before the check, which takes time: another start must not find it free
-      if (await (protocol === 'tcp' ? isFreeTcp(port, address) : isFreeUdp(port, address))) return port;
-      this.taken.delete(port);
+      if (!(await this.reservations.take(port, protocol))) this.taken.delete(port);
+      else if (await (protocol === 'tcp' ? isFreeTcp(port, address) : isFreeUdp(port, address))) return port;
+      else this.release([port]);
     }
     throw new CloudlessError('exhausted', `no free port from ${from} to ${to}`);
   }

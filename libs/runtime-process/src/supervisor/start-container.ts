@@ -1,6 +1,7 @@
-import { mkdirSync, rmSync } from 'node:fs';
+import { rmSync } from 'node:fs';
 import type { Clock, Log } from '@cloudless/base';
 import type { ContainerEndpoint, ContainerRequest, ContainerStatus } from '@cloudless/runtime';
+import { makeDirectorySync } from '@cloudless/system';
 import { LogWriter } from '../logs/log-writer.js';
 import type { Cgroup } from '../system/cgroups.js';
 import type { SupervisorSettings } from '../wire/messages.js';
@@ -47,7 +48,7 @@ export async function startContainer(
     env: environmentOf(request, endpoints, { path: deps.settings.path, home }),
     workingDir: request.workingDir ?? home,
   };
-  mkdirSync(home, { recursive: true, mode: 0o700 });
+  makeDirectorySync(home, 0o700);
   try {
     const file = resolveExecutable(request.command, context);
     writeRecord(folder, { format: 1, phase: 'starting' });

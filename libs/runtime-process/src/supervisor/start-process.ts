@@ -77,7 +77,7 @@ async function startGuarded(
   const { shell } = tools;
   const started = startGuard({ shell, workingDir: context.workingDir, endFile, scriptFile, stdout, stderr });
   const { child } = started;
-  if (started.pid === undefined) throw await failureOf(child, file);
+  if (started.pid === undefined) throw await failureOf(child, request.command[0] ?? file);
   const ends = new EndOfChild();
   child.on('exit', (code, signal) => {
     if (signal === null) ends.tell((listener) => listener.ended(endOfStatus(code ?? 0)));
@@ -118,7 +118,7 @@ async function startAlone(
     stdio: ['ignore', stdout, stderr],
   });
   const { pid } = child;
-  if (pid === undefined) throw await failureOf(child, file);
+  if (pid === undefined) throw await failureOf(child, argv0);
   const ends = new EndOfChild();
   child.on('exit', (code, signal) => ends.tell((listener) => listener.ended(endOf(code, signal))));
   child.on('error', () => undefined); // only a failed signal: the exit tells
@@ -144,8 +144,8 @@ class EndOfChild {
   }
 }
 
-async function failureOf(child: ReturnType<typeof spawn>, file: string): Promise<Error> {
-  return spawnFailure(await new Promise<NodeJS.ErrnoException>((resolve) => child.once('error', resolve)), file);
+async function failureOf(child: ReturnType<typeof spawn>, name: string): Promise<Error> {
+  return spawnFailure(await new Promise<NodeJS.ErrnoException>((resolve) => child.once('error', resolve)), name);
 }
 
 function killGroupOrProcess(pid: number): void {

@@ -83,7 +83,7 @@ export class Supervisor {
     const found = adoptContainers({ directory, clock, log, bootId, settings: LOG_DEFAULTS, onExit, clearGroup });
     for (const container of found) {
       this.containers.set(container.status.containerId, container);
-      if (container.isRunning) this.ports.hold(container.ports);
+      if (container.isRunning) await this.ports.hold(container.ports);
     }
     this.groups.clearOthers((containerId) => this.containers.get(containerId)?.isRunning === true);
     this.tryGuardLeases();

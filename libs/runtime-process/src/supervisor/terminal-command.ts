@@ -40,7 +40,7 @@ export class TerminalCommand extends CommandProcess {
     const inTerminal = { ...context, env: { TERM: DEFAULT_TERM, ...context.env } };
     const { file, args, env, clear } = planCommand(command, inTerminal, execId, join);
     let started: TerminalCommand | undefined;
-    const process = fork(binding, file, clear, [
+    const process = fork(binding, command[0] ?? '', clear, [
       ...([file, args, Object.entries(env).map(([name, value]) => `${name}=${value}`)] as const),
       ...([context.workingDir, tty.columns, tty.rows, -1, -1, true, spawnHelperPath()] as const),
       (code, signal) => started?.exited(signal === 0 ? code : 128 + signal),
@@ -74,7 +74,7 @@ export class TerminalCommand extends CommandProcess {
 
 function fork(
   binding: PtyBinding,
-  file: string,
+  name: string,
   clear: () => void,
   args: Parameters<PtyBinding['fork']>,
 ): ReturnType<PtyBinding['fork']> {
@@ -82,7 +82,7 @@ function fork(
     return binding.fork(...args);
   } catch (cause) {
     clear();
-    throw spawnFailure(cause as NodeJS.ErrnoException, file);
+    throw spawnFailure(cause as NodeJS.ErrnoException, name);
   }
 }
 

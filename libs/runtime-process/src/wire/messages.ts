@@ -1,5 +1,12 @@
 import { CloudlessError, type ContainerId, type ErrorKind } from '@cloudless/base';
-import type { ContainerEvent, ContainerLease, ContainerRequest, ContainerStatus, TerminalSize } from '@cloudless/runtime';
+import type {
+  CommandNotStartedError,
+  ContainerEvent,
+  ContainerLease,
+  ContainerRequest,
+  ContainerStatus,
+  TerminalSize,
+} from '@cloudless/runtime';
 import { encodeFrame, MAX_FRAME_BYTES } from './frames.js';
 
 /** Counts incompatible changes of the messages. A client refuses a supervisor that speaks another one, and says so. */
@@ -69,7 +76,14 @@ export type SupervisorMessage =
     }
   | { readonly type: 'item'; readonly id: number; readonly status: ContainerStatus }
   | { readonly type: 'done'; readonly id: number; readonly status?: ContainerStatus; readonly exitCode?: number }
-  | { readonly type: 'failed'; readonly id: number; readonly kind: ErrorKind; readonly text: string }
+  | {
+      readonly type: 'failed';
+      readonly id: number;
+      readonly kind: ErrorKind;
+      readonly text: string;
+      /** Of a command whose program could not be executed: 126 or 127. Absent from older supervisors. */
+      readonly exitCode?: CommandNotStartedError['exitCode'];
+    }
   | { readonly type: 'event'; readonly event: ContainerEvent }
   /** So many more bytes of input may be sent. */
   | { readonly type: 'window'; readonly id: number; readonly bytes: number };

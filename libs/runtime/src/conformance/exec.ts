@@ -98,16 +98,32 @@ export function describeExec(current: CurrentMachine, harness: RuntimeHarness): 
       await machine.childEnded('inside');
     });
 
-    it('refuses an ended container, no command and an unknown executable', async () => {
+    it.each([
+      { name: 'that does not exist', command: harness.unknownCommand, exitCode: 127 },
+      { name: 'that cannot be executed', command: harness.unexecutableCommand, exitCode: 126 },
+    ])('ends a program $name with $exitCode and says so on stderr, as shells do', async ({ command, exitCode }) => {
+      const { runtime } = current();
+      const input = { stdin: new TextEncoder().encode('unread') };
+      const outcome = await execOutcome(runtime, await holding(), { command, ...input });
+      expect(outcome).toEqual({ stdout: '', stderr: expect.stringMatching(/^[^\n]+\n$/), exitCode, failure: undefined });
+      expect(outcome.stderr).toContain(command[0]);
+    });
+
+    it('says on a terminal that a program does not exist', async () => {
+      const { runtime } = current();
+      if (!runtime.capabilities().includes('exec.tty')) return;
+      const request = { command: harness.unknownCommand, tty: { columns: 80, rows: 24 } };
+      const outcome = await execOutcome(runtime, await holding(), request);
+      expect(outcome).toEqual({ stdout: expect.stringMatching(/^[^\n]+\r\n$/), stderr: '', exitCode: 127, failure: undefined });
+    });
+
+    it('refuses an ended container and no command', async () => {
       const machine = current();
       const id = await started(machine, [{ step: 'exit', code: 0 }]);
       await ended(machine.runtime, id);
       const command = machine.command([{ step: 'exit', code: 0 }]);
       expect(await execOutcome(machine.runtime, id, { command })).toMatchObject({ failure: { kind: 'precondition' } });
       const running = await holding();
-      expect(await execOutcome(machine.runtime, running, { command: harness.unknownCommand })).toMatchObject({
-        failure: { kind: 'invalid' },
-      });
       expect(await execOutcome(machine.runtime, running, { command: [] })).toMatchObject({ failure: { kind: 'invalid' } });
     });
   });

@@ -29,6 +29,8 @@ export interface RuntimeHarness {
   open(): Promise<RuntimeMachine>;
   /** A command whose executable does not exist. */
   readonly unknownCommand: readonly string[];
+  /** A command whose executable exists and cannot be executed. */
+  readonly unexecutableCommand: readonly string[];
   /** Lines of `number` that make the logs rotate at least once and still are all kept. */
   readonly rotatingLines: number;
 }

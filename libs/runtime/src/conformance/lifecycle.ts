@@ -85,6 +85,15 @@ export function describeLifecycle(current: CurrentMachine, harness: RuntimeHarne
       await expect(machine.runtime.start(change(aRequest(machine, [])))).rejects.toMatchObject({ kind: 'invalid' });
       expect(await machine.runtime.list()).toEqual([]);
     });
+
+    it('tells no start and no end of a container that could not be started', async () => {
+      const machine = current();
+      const events = machine.runtime.events(never())[Symbol.asyncIterator]();
+      const refused = { ...aRequest(machine, []), command: harness.unknownCommand };
+      await expect(machine.runtime.start(refused)).rejects.toMatchObject({ kind: 'invalid' });
+      const id = await started(machine, [{ step: 'hold' }]);
+      expect((await events.next()).value).toMatchObject({ kind: 'started', status: { containerId: id } });
+    });
   });
 
   describe('the end of a container', () => {

@@ -1,4 +1,5 @@
 import { CloudlessError, type Clock, type ContainerId, type StopSignal, type Timer } from '@cloudless/base';
+import { withStartFailure } from '../command-not-started.js';
 import { EXEC_GRACE_MS } from '../container-runtime.js';
 import type {
   ContainerEvent,
@@ -123,13 +124,16 @@ class InMemoryRuntime implements FakeRuntime {
     yield* this.machine.find(containerId).log.read(request, signal);
   }
 
-  async *exec(containerId: ContainerId, request: ExecRequest, signal: StopSignal): AsyncIterable<ExecEvent> {
+  exec(containerId: ContainerId, request: ExecRequest, signal: StopSignal): AsyncIterable<ExecEvent> {
+    return withStartFailure(request, this.execEvents(containerId, request, signal));
+  }
+
+  private async *execEvents(containerId: ContainerId, request: ExecRequest, signal: StopSignal): AsyncIterable<ExecEvent> {
     this.assertOpen();
     const container = this.machine.find(containerId);
     if (container.status.phase !== 'running') throw new CloudlessError('precondition', `container ${containerId} is not running`);
     if (request.command.length === 0) throw new CloudlessError('invalid', 'command: must not be empty');
-    if (this.machine.isMissing(request.command[0]))
-      throw new CloudlessError('invalid', `command: no executable ${request.command[0]}`);
+    this.machine.checkExecutable(request.command);
     this.needs(request.tty !== undefined, 'exec.tty', 'tty');
     const answer = this.machine.answer(containerId, request);
     if (answer !== undefined) return yield* answer;
@@ -201,7 +205,7 @@ class InMemoryRuntime implements FakeRuntime {
     if (!/^[0-9a-f]{64}$/.test(containerId)) throw new CloudlessError('invalid', 'containerId: must be 64 hex digits');
     if (this.machine.has(containerId)) throw new CloudlessError('exists', `container ${containerId} exists`);
     if (image === undefined && command.length === 0) throw new CloudlessError('invalid', 'command: must not be empty');
-    if (this.machine.isMissing(command[0])) throw new CloudlessError('invalid', `command: no executable ${command[0]}`);
+    this.machine.checkExecutable(command);
     this.needs(image !== undefined, 'runtime.cri', 'image');
     this.needs(limits.cpuMillis !== undefined, 'limits.cpu', 'limits.cpuMillis');
     this.needs(limits.memoryBytes !== undefined, 'limits.memory', 'limits.memoryBytes');

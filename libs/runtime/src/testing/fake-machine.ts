@@ -1,4 +1,5 @@
 import { CloudlessError, type Clock, type ContainerId } from '@cloudless/base';
+import { CommandNotStartedError, NOT_STARTED_EXIT_CODES } from '../command-not-started.js';
 import type {
   ContainerEndpoint,
   ContainerEvent,
@@ -32,7 +33,7 @@ export class FakeMachine {
   private readonly openGates = new Set<string>();
   private readonly gateWaiters = new Map<string, (() => void)[]>();
   private readonly livingChildren = new Set<string>();
-  private readonly missing = new Set<string>();
+  private readonly missing = new Map<string, keyof typeof NOT_STARTED_EXIT_CODES>();
   private readonly startFailures: CloudlessError[] = [];
   /** What has to be pulled before it runs, how long that takes, and what fails; all others are there. */
   readonly images: FakeImages;
@@ -72,9 +73,9 @@ export class FakeMachine {
     this.startFailures.push(failure);
   }
 
-  /** Makes an executable unknown. */
-  removeExecutable(name: string): void {
-    this.missing.add(name);
+  /** Makes an executable unknown, or one that cannot be executed. */
+  removeExecutable(name: string, why: keyof typeof NOT_STARTED_EXIT_CODES = 'notFound'): void {
+    this.missing.set(name, why);
   }
 
   /** Sets who answers commands. */
@@ -126,9 +127,10 @@ export class FakeMachine {
     return this.containers.has(containerId);
   }
 
-  /** @internal For the runtime. */
-  isMissing(executable: string | undefined): boolean {
-    return executable !== undefined && this.missing.has(executable);
+  /** @internal For the runtime. @throws {@link CommandNotStartedError} */
+  checkExecutable([executable = '']: readonly string[]): void {
+    const why = this.missing.get(executable);
+    if (why !== undefined) throw new CommandNotStartedError(NOT_STARTED_EXIT_CODES[why], `command: no executable ${executable}`);
   }
 
   /** @internal For the runtime. */

@@ -6,12 +6,14 @@ import { behaviourCommand, createFakeRuntime } from './index.js';
 
 const harness: RuntimeHarness = {
   unknownCommand: ['no-such-executable'],
+  unexecutableCommand: ['unexecutable'],
   rotatingLines: 15_000,
   open: async (): Promise<RuntimeMachine> => {
     const clock = new ManualClock();
     let runtime = createFakeRuntime({ clock });
     const { machine } = runtime;
     machine.removeExecutable('no-such-executable');
+    machine.removeExecutable('unexecutable', 'notExecutable');
     return {
       get runtime() {
         return runtime;

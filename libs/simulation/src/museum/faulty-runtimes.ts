@@ -55,12 +55,14 @@ export const FAULTY_RUNTIMES: readonly FaultyRuntime[] = [
 export function faultyHarness({ faulty }: Pick<FaultyRuntime, 'faulty'>): RuntimeHarness {
   return {
     unknownCommand: ['no-such-executable'],
+    unexecutableCommand: ['unexecutable'],
     rotatingLines: 15_000,
     open: async () => {
       const clock = new ManualClock();
       let fake = createFakeRuntime({ clock });
       const { machine } = fake;
       machine.removeExecutable('no-such-executable');
+      machine.removeExecutable('unexecutable', 'notExecutable');
       let runtime = faulty(fake, machine);
       const expectChild = async (name: string, lives: boolean): Promise<void> => {
         await settle();

@@ -9,6 +9,8 @@ export interface OpenStoreOptions {
   readonly clock: Clock;
   /** Changes to retain. */
   readonly historyLimit: number;
+  /** Bytes of changes to retain. Default: the engine's own. */
+  readonly historyBytes?: number;
 }
 
 /** Makes a fresh, empty store. */
@@ -22,9 +24,10 @@ export async function withStore(
   open: OpenStore,
   test: (store: StateStore, clock: ManualClock) => Promise<void>,
   historyLimit = AMPLE_HISTORY,
+  historyBytes?: number,
 ): Promise<void> {
   const clock = new ManualClock();
-  const store = await open({ clock, historyLimit });
+  const store = await open({ clock, historyLimit, ...(historyBytes === undefined ? {} : { historyBytes }) });
   try {
     await test(store, clock);
   } finally {

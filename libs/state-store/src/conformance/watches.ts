@@ -1,6 +1,6 @@
 import { describe, expect, it } from '@jest/globals';
 import { settle } from '@cloudless/base/testing';
-import { bytes, put, startWatch, take, withStore, write, type OpenStore } from './harness.js';
+import { AMPLE_HISTORY, bytes, put, startWatch, take, withStore, write, type OpenStore } from './harness.js';
 
 export function describeWatches(open: OpenStore): void {
   describe('watches', () => {
@@ -145,6 +145,19 @@ export function describeWatches(open: OpenStore): void {
           expect(await silent).toMatchObject({ done: false, value: { revision: 101n } });
         },
         10,
+      ));
+
+    it('find the newest changes, and no more than the bytes of the history allow', () =>
+      withStore(
+        open,
+        async (store) => {
+          const value = 'v'.repeat(10_000);
+          for (let round = 1; round <= 40; round += 1) await write(store, 'a', value);
+          await expect(startWatch(store, '', 25n).next()).rejects.toMatchObject({ kind: 'compacted' });
+          expect((await take(startWatch(store, '', 38n), 2)).map(([revision]) => revision)).toEqual([39n, 40n]);
+        },
+        AMPLE_HISTORY,
+        200_000,
       ));
 
     it('refuse a start in the future', () =>

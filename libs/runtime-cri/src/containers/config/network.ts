@@ -1,8 +1,10 @@
 import { isIP } from 'node:net';
 import type { MessageInitShape } from '@bufbuild/protobuf';
 import { CloudlessError } from '@cloudless/base';
-import type { ContainerRequest, PortRequest } from '@cloudless/runtime';
+import type { ContainerRequest, ExtraHost, PortRequest } from '@cloudless/runtime';
 import { NamespaceMode, Protocol, type NamespaceOptionSchema, type PodSandboxConfigSchema } from '../../gen/runtime/v1/api_pb.js';
+import { straight } from '../../volumes/mount-paths.js';
+import { HOSTS_PATH } from './hosts-text.js';
 
 /** A port of the machine that a container takes for itself. */
 export interface HostPort {
@@ -12,8 +14,12 @@ export interface HostPort {
 
 const PROTOCOLS = { tcp: Protocol.TCP, udp: Protocol.UDP } as const;
 
+/** A name as resolvers look it up: labels of letters, digits, `-` and `_`. */
+const HOST_NAME = /^(?=.{1,253}$)[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?(\.[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?)*$/;
+
 /** @throws kind `invalid`, naming the field. */
-export function checkNetwork({ network = {}, ports }: ContainerRequest): void {
+export function checkNetwork(request: ContainerRequest): void {
+  const { network = {}, ports } = request;
   const { hostNetwork = false, hostname, dnsServers = [] } = network;
   if (hostNetwork && hostname !== undefined) {
     throw new CloudlessError('invalid', 'network.hostname: in the network of the machine its name holds');
@@ -23,6 +29,7 @@ export function checkNetwork({ network = {}, ports }: ContainerRequest): void {
   }
   const wrong = dnsServers.find((address) => isIP(address) === 0);
   if (wrong !== undefined) throw new CloudlessError('invalid', `network.dnsServers: ${JSON.stringify(wrong)} is no IP address`);
+  checkExtraHosts(network.extraHosts ?? [], hasOwnHostsFile(request));
   const taken = new Set<string>();
   for (const { name, port, protocol, hostPort } of ports) {
     if (hostPort === undefined) continue;
@@ -39,10 +46,39 @@ export function checkNetwork({ network = {}, ports }: ContainerRequest): void {
   }
 }
 
-/** Own network for the sandbox, unless that of the machine is asked for; own processes for the container. */
-export function namespacesOf({ network }: ContainerRequest): MessageInitShape<typeof NamespaceOptionSchema> {
+/** Whatever goes into a hosts file as it is must not end its line. */
+function checkExtraHosts(extraHosts: readonly ExtraHost[], isCovered: boolean): void {
+  const wrong = (message: string): CloudlessError => new CloudlessError('invalid', `network.extraHosts: ${message}`);
+  if (extraHosts.length > 0 && isCovered) throw wrong(`a volume is mounted at ${HOSTS_PATH}`);
+  for (const { ip, hostnames } of extraHosts) {
+    if (isIP(ip) === 0) throw wrong(`${JSON.stringify(ip)} is no IP address`);
+    if (hostnames.length === 0) throw wrong(`${ip} needs a name`);
+    const name = hostnames.find((each) => !HOST_NAME.test(each));
+    if (name !== undefined) throw wrong(`${JSON.stringify(name)} is no host name`);
+  }
+}
+
+/** Whether the user's own file takes the place of the one that is written for the container. */
+export function hasOwnHostsFile({ volumes = [] }: ContainerRequest): boolean {
+  return volumes.some(({ mountPath }) => straight(mountPath) === HOSTS_PATH);
+}
+
+/** Name of the host that a container in a network of its own sees. */
+export function hostnameOf({ containerId, network }: ContainerRequest): string {
+  return network?.hostname ?? containerId.slice(0, 12);
+}
+
+/**
+ * Own network for the sandbox, unless that of the machine is asked for. With an init process the container shares the process ids
+ * of its sandbox, whose own process is the first and reaps orphans: a sandbox has one container, so nobody else is there.
+ */
+export function namespacesOf({ network, init = true }: ContainerRequest): MessageInitShape<typeof NamespaceOptionSchema> {
   const isHost = network?.hostNetwork === true;
-  return { network: isHost ? NamespaceMode.NODE : NamespaceMode.POD, pid: NamespaceMode.CONTAINER, ipc: NamespaceMode.POD };
+  return {
+    network: isHost ? NamespaceMode.NODE : NamespaceMode.POD,
+    pid: init ? NamespaceMode.POD : NamespaceMode.CONTAINER,
+    ipc: NamespaceMode.POD,
+  };
 }
 
 /** The ports of the machine that a container takes: in the machine's network all it declares. */
@@ -54,15 +90,14 @@ export function hostPortsOf({ network, ports }: Pick<ContainerRequest, 'network'
 }
 
 /** What a sandbox is told of its network: its name, who resolves names, and which ports of the machine lead into it. */
-export function toSandboxNetwork({
-  containerId,
-  network = {},
-  ports,
-}: ContainerRequest): Pick<MessageInitShape<typeof PodSandboxConfigSchema>, 'hostname' | 'dnsConfig' | 'portMappings'> {
-  const { hostNetwork = false, hostname = containerId.slice(0, 12), dnsServers = [] } = network;
+export function toSandboxNetwork(
+  request: ContainerRequest,
+): Pick<MessageInitShape<typeof PodSandboxConfigSchema>, 'hostname' | 'dnsConfig' | 'portMappings'> {
+  const { network = {}, ports } = request;
+  const { hostNetwork = false, dnsServers = [] } = network;
   const mapped = hostNetwork ? [] : ports;
   return {
-    ...(hostNetwork ? {} : { hostname }),
+    ...(hostNetwork ? {} : { hostname: hostnameOf(request) }),
     ...(dnsServers.length === 0 ? {} : { dnsConfig: { servers: [...dnsServers] } }),
     portMappings: mapped.flatMap(({ port, protocol, hostPort }) =>
       hostPort === undefined ? [] : [{ protocol: PROTOCOLS[protocol], containerPort: port, hostPort }],

@@ -9,6 +9,8 @@ export interface KernelLimits {
   readonly swap: boolean;
   /** Processes are limited by a file of cgroup v2, which a runtime is asked to write. */
   readonly unifiedPids: boolean;
+  /** All memory of the machine. */
+  readonly memoryBytes: number;
 }
 
 const CPU_PERIOD_USEC = 100_000;
@@ -37,8 +39,22 @@ export function toResources(
     ...(memoryBytes === undefined ? {} : { memoryLimitInBytes: BigInt(memoryBytes) }),
     // Memory and swap together: as much as memory alone.
     ...(memoryBytes === undefined || !kernel.swap ? {} : { memorySwapLimitInBytes: BigInt(memoryBytes) }),
+    ...(requests?.memoryBytes === undefined ? {} : { oomScoreAdj: toOomScore(requests.memoryBytes, kernel.memoryBytes) }),
     ...(pids === undefined || !kernel.unifiedPids ? {} : { unified: { 'pids.max': String(whileStarting(pids)) } }),
   };
+}
+
+/** Between what a container runtime runs at, and what is ended first. */
+const MIN_OOM_SCORE = 2;
+const MAX_OOM_SCORE = 999;
+
+/**
+ * When memory runs out the kernel ends first who uses most beyond what was reserved: the score takes the reserved part away.
+ * @see Kubernetes, "Node-pressure Eviction", the formula of burstable pods; proc_pid_oom_score_adj(5)
+ */
+function toOomScore(reservedBytes: number, memoryBytes: number): bigint {
+  const score = Math.floor(1_000 - (1_000 * reservedBytes) / memoryBytes);
+  return BigInt(Math.min(MAX_OOM_SCORE, Math.max(MIN_OOM_SCORE, score)));
 }
 
 function toShares(cpuMillis: number): bigint {

@@ -40,11 +40,19 @@ const PROFILE_TYPES = {
 
 /** @throws kind `invalid`, naming the field, for what contradicts itself or would have no effect. */
 export function checkSecurity({ security = {} }: ContainerRequest): void {
-  const { runAsUser, runAsGroup, runAsNonRoot, seccomp } = security;
-  for (const [field, id] of Object.entries({ runAsUser, runAsGroup })) {
-    if (id !== undefined && !(Number.isInteger(id) && id >= 0 && id <= MAX_ID)) throw invalid(field, `must be 0 to ${MAX_ID}`);
+  const { runAsUser, userName, runAsGroup, runAsNonRoot, supplementalGroups = [], fsGroup, seccomp } = security;
+  for (const [field, ids] of Object.entries({
+    ...{ runAsUser: [runAsUser], runAsGroup: [runAsGroup] },
+    ...{ supplementalGroups, fsGroup: [fsGroup] },
+  })) {
+    const wrong = ids.some((id) => id !== undefined && !(Number.isInteger(id) && id >= 0 && id <= MAX_ID));
+    if (wrong) throw invalid(field, `must be 0 to ${MAX_ID}`);
   }
-  if (runAsGroup !== undefined && runAsUser === undefined) throw invalid('runAsGroup', 'a group needs a user: set runAsUser');
+  if (userName !== undefined && runAsUser !== undefined) throw invalid('userName', 'is given by runAsUser too');
+  if (userName !== undefined && runAsNonRoot === true) throw invalid('userName', 'a name does not tell that it is not root');
+  if (runAsGroup !== undefined && runAsUser === undefined && userName === undefined) {
+    throw invalid('runAsGroup', 'a group needs a user: set runAsUser');
+  }
   if (runAsNonRoot === true && runAsUser === 0) throw invalid('runAsUser', '0 is root, which runAsNonRoot refuses');
   if (seccomp?.kind === 'localhost' && !seccomp.reference.startsWith('/')) {
     throw invalid('seccomp', 'must be the absolute path of a profile on this node');
@@ -108,14 +116,13 @@ export function toSandboxSecurity(request: ContainerRequest): MessageInitShape<t
 /** The security context of the container. What the request leaves open is as little as servers usually need. */
 export function toContainerSecurity(request: ContainerRequest): MessageInitShape<typeof LinuxContainerSecurityContextSchema> {
   const { security = {} } = request;
-  const { privileged = false, runAsUser, runAsGroup, readOnlyRootFilesystem = false, selinux, apparmor } = security;
+  const { privileged = false, readOnlyRootFilesystem = false, selinux, apparmor } = security;
   return {
     namespaceOptions: namespacesOf(request),
     privileged,
     readonlyRootfs: readOnlyRootFilesystem,
     noNewPrivs: security.noNewPrivileges ?? !privileged,
-    ...(runAsUser === undefined ? {} : { runAsUser: { value: BigInt(runAsUser) } }),
-    ...(runAsGroup === undefined ? {} : { runAsGroup: { value: BigInt(runAsGroup) } }),
+    ...toIdentity(security),
     ...(selinux === undefined ? {} : { selinuxOptions: selinux }),
     ...(apparmor === undefined ? {} : { apparmor: toProfile(apparmor), apparmorProfile: toOldProfile(apparmor) }),
     ...(privileged
@@ -126,6 +133,26 @@ export function toContainerSecurity(request: ContainerRequest): MessageInitShape
           maskedPaths: MASKED_PATHS,
           readonlyPaths: READONLY_PATHS,
         }),
+  };
+}
+
+/** Who the processes are; what is not said is as the image has it. */
+function toIdentity({
+  runAsUser,
+  userName = '',
+  runAsGroup,
+  supplementalGroups = [],
+  fsGroup,
+}: SecurityRequest): Pick<
+  MessageInitShape<typeof LinuxContainerSecurityContextSchema>,
+  'runAsUser' | 'runAsGroup' | 'runAsUsername' | 'supplementalGroups'
+> {
+  const groups = new Set([...supplementalGroups, ...(fsGroup === undefined ? [] : [fsGroup])]);
+  return {
+    ...(runAsUser === undefined ? {} : { runAsUser: { value: BigInt(runAsUser) } }),
+    ...(runAsGroup === undefined ? {} : { runAsGroup: { value: BigInt(runAsGroup) } }),
+    runAsUsername: userName,
+    supplementalGroups: [...groups].map(BigInt),
   };
 }
 

@@ -162,7 +162,8 @@ export type UpdateWorkloadRequest = Message<"cloudless.api.UpdateWorkloadRequest
   requestId: string;
 
   /**
-   * Refused with ABORTED when the workload's generation is another.
+   * Refused with ABORTED, naming both, when the workload's generation is another. Without it changes of several clients are made
+   * one after the other, and none is refused because of another.
    *
    * @generated from field: optional int64 expected_generation = 6;
    */
@@ -365,7 +366,8 @@ export type WatchWorkloadsRequest = Message<"cloudless.api.WatchWorkloadsRequest
   labelSelector: string;
 
   /**
-   * Resumes: only what changed after this revision, deletions too, then a BOOKMARK instead of SYNCED. The revision of any item of
+   * Resumes: the newest state of each workload that changed after this revision, deletions too, then a BOOKMARK instead of SYNCED.
+   * What was created and deleted again since then is left out. The revision of any item of
    * an earlier watch with the same filter. OUT_OF_RANGE when the history does not reach back so far, or the revision is one that
    * this cluster has not come to; then watch anew. 0: from the present state.
    *
@@ -423,7 +425,8 @@ export enum WatchWorkloadsResponse_Kind {
   PUT = 0,
 
   /**
-   * It is gone; namespace, name and uid are set.
+   * It is gone, or the filter no longer lets it through; namespace, name and uid are set, and in `status.replicas` those that may
+   * still run on lost nodes.
    *
    * @generated from enum value: DELETED = 1;
    */
@@ -1577,6 +1580,9 @@ export const CoordinatorService: GenService<{
     output: typeof WorkloadSchema;
   },
   /**
+   * Deletes the workload: TERMINATING until every node that is not lost has confirmed the end of its replicas. What may still run
+   * on lost nodes then is told by the DELETED item of WatchWorkloads and by the event WorkloadDeleted.
+   *
    * @generated from rpc cloudless.api.CoordinatorService.DeleteWorkload
    */
   deleteWorkload: {
@@ -1601,7 +1607,10 @@ export const CoordinatorService: GenService<{
     output: typeof ListWorkloadsResponseSchema;
   },
   /**
-   * First the present state, then a SYNCED item, then every change. Items carry replicas and versions, as Get does.
+   * First the present state of each workload, then a SYNCED item, then the new state of each workload that changes. The watch is of
+   * states: a workload that changes faster than the client reads, or several times before a watch is resumed, is sent in its newest
+   * state only (`generation` tells how many changes of the spec lie between). A deletion is always sent. WatchEvents has every
+   * change, also from an `after_revision`. Items carry replicas and versions, as Get does.
    *
    * @generated from rpc cloudless.api.CoordinatorService.WatchWorkloads
    */

@@ -170,7 +170,8 @@ export const TerminalSizeSchema: GenMessage<TerminalSize> = /*@__PURE__*/
   messageDesc(file_cloudless_api_exec, 3);
 
 /**
- * What the command does. An empty message is sent after 15 s of silence. A failing command is an exit code, not an error.
+ * What the command does. An empty message is sent after 15 s of silence. A failing command is an exit code, not an error; so is a
+ * program that does not exist (127) or cannot be executed (126), with a line on stderr.
  *
  * @generated from message cloudless.api.ExecResponse
  */

@@ -264,6 +264,8 @@ export type ExecCommandResponse = Message<"cloudless.api.ExecCommandResponse"> &
   stderr: string;
 
   /**
+   * 127 for a program that does not exist, 126 for one that cannot be executed, as from shells; stderr then says which.
+   *
    * @generated from field: int32 exit_code = 3;
    */
   exitCode: number;

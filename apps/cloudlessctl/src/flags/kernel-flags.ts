@@ -1,0 +1,82 @@
+import type { JsonValue } from '@bufbuild/protobuf';
+import { usageFailure } from '../failure.js';
+import { parseQuantity } from '../quantity.js';
+import { pairs, text, unit } from './flag-values.js';
+import type { SpecFlag } from './flag-values.js';
+
+/** What a container gets of the kernel of its node: memory to share, limits, parameters, devices, groups; and its platform. */
+export const KERNEL_FLAGS: readonly SpecFlag[] = [
+  {
+    ...{ flag: '--shm-size', value: 'bytes', description: 'size of /dev/shm: 128Mi', path: 'shm_size_bytes' },
+    parse: unit('--shm-size', parseQuantity, String),
+  },
+  {
+    ...{ flag: '--ulimit', value: 'name=soft[:hard]', path: 'ulimits', repeatable: true, parse: ulimits },
+    description: 'limit of each process, such as nofile=1024:4096; none: no limits',
+  },
+  {
+    ...{ flag: '--sysctl', value: 'name=value', path: 'sysctls', repeatable: true, adds: true, parse: pairs('--sysctl') },
+    description: 'kernel parameter of its own network or inter-process communication',
+  },
+  {
+    ...{ flag: '--device', value: 'path[:path[:rwm]]', path: 'devices', repeatable: true, parse: devices },
+    description: 'device of the node that its operator allows; none: no devices',
+  },
+  {
+    ...{ flag: '--group-add', value: 'id', path: 'security.supplemental_groups', repeatable: true, parse: groupIds },
+    description: 'further group, by number; none: no groups',
+  },
+  {
+    ...{ flag: '--fs-group', value: 'id', path: 'security.fs_group', parse: (texts) => groupId('--fs-group', texts.at(-1)) },
+    description: 'group that empty directories belong to',
+  },
+  {
+    ...{ flag: '--platform', value: 'platform', path: 'image_pull.platform', parse: text },
+    description: 'platform of the image, and so of the nodes: linux/arm64',
+  },
+];
+
+function isNone(texts: readonly string[]): boolean {
+  return texts.length === 1 && texts[0] === 'none';
+}
+
+function groupIds(texts: readonly string[]): JsonValue {
+  return isNone(texts) ? [] : texts.map((given) => groupId('--group-add', given));
+}
+
+function groupId(flag: string, given = ''): JsonValue {
+  if (/^\d{1,10}$/.test(given)) return given;
+  throw usageFailure(`${flag}: expected a numeric id, got ${JSON.stringify(given)}`);
+}
+
+/** Reads `name=soft` and `name=soft:hard`. */
+function ulimits(texts: readonly string[]): JsonValue {
+  if (isNone(texts)) return [];
+  return texts.map((given) => {
+    const match = /^([a-z]+)=(-1|unlimited|\d{1,18})(?::(-1|unlimited|\d{1,18}))?$/.exec(given);
+    if (match === null) {
+      throw usageFailure(
+        `--ulimit: expected NAME=SOFT or NAME=SOFT:HARD, each a number or unlimited, got ${JSON.stringify(given)}`,
+      );
+    }
+    const [, name = '', soft = '', hard = soft] = match;
+    return { name, soft: amountOf(soft), hard: amountOf(hard) };
+  });
+}
+
+function amountOf(given: string): string {
+  return given === 'unlimited' ? '-1' : given;
+}
+
+/** Reads `/HOST/PATH`, `/HOST/PATH:/PATH` and `/HOST/PATH:/PATH:rwm`. */
+function devices(texts: readonly string[]): JsonValue {
+  if (isNone(texts)) return [];
+  return texts.map((given) => {
+    const match = /^(\/[^:]*)(?::(\/[^:]*)(?::(r?w?m?))?)?$/.exec(given);
+    if (match === null) {
+      throw usageFailure(`--device: expected /HOST/PATH, with :/PATH and :rwm behind it or not, got ${JSON.stringify(given)}`);
+    }
+    const [, hostPath = '', containerPath = '', permissions = ''] = match;
+    return { hostPath, containerPath, permissions };
+  });
+}

@@ -1,0 +1,51 @@
+import { spawnSync } from 'node:child_process';
+import { chmodSync, copyFileSync, mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+
+const LAUNCHER = fileURLToPath(new URL('../bin/cloudlessctl.mjs', import.meta.url));
+
+let home: string;
+let command: string;
+beforeAll(() => {
+  home = mkdtempSync(join(tmpdir(), 'cloudless launcher '));
+  for (const folder of ['apps/cloudlessctl/bin', 'dist/apps/cloudlessctl', 'node_modules/.bin']) {
+    mkdirSync(join(home, folder), { recursive: true });
+  }
+  const launcher = join(home, 'apps/cloudlessctl/bin/cloudlessctl.mjs');
+  copyFileSync(LAUNCHER, launcher);
+  chmodSync(launcher, 0o755);
+  command = join(home, 'node_modules/.bin/cloudlessctl');
+  symlinkSync('../../apps/cloudlessctl/bin/cloudlessctl.mjs', command); // as npm installs it
+  const shows = 'console.log(JSON.stringify([process.argv.slice(2), process.env.FROM_FILE ?? "unset"]));';
+  writeFileSync(join(home, 'dist/apps/cloudlessctl/main.mjs'), `${shows}\nprocess.exitCode = Number(process.env.CODE ?? 0);\n`);
+});
+afterAll(() => rmSync(home, { recursive: true, force: true }));
+
+function run(args: readonly string[], code = 0): { readonly status: number | null; readonly stderr: string; readonly told: unknown } {
+  const env = { ...process.env, NODE_OPTIONS: '', CODE: String(code) };
+  const { status, stdout, stderr } = spawnSync(command, args, { cwd: home, env, encoding: 'utf8' });
+  return { status, stderr, told: stdout === '' ? undefined : JSON.parse(stdout) };
+}
+
+describe('the launcher', () => {
+  it.each([
+    { name: 'a file of variables that is missing', args: ['workload', 'create', 'web', '--env-file', 'missing.env'] },
+    { name: 'a file of variables after an equals sign', args: ['--env-file=missing.env'] },
+    { name: 'options of Node', args: ['--version', '--inspect', '-e', '--', '--test', '--env-file=missing.env'] },
+    { name: 'spaces, quotes and nothing', args: ['a b', '"$HOME"', "it's", '', '*'] },
+  ])('passes on $name untouched', ({ args }) => {
+    expect(run(args)).toEqual({ status: 0, stderr: '', told: [args, 'unset'] });
+  });
+
+  it('takes no variables for itself from a file that is meant for a workload', () => {
+    writeFileSync(join(home, 'web.env'), 'FROM_FILE=1\nCODE=9\n');
+    const args = ['workload', 'create', 'web', '--env-file', 'web.env'];
+    expect(run(args)).toEqual({ status: 0, stderr: '', told: [args, 'unset'] });
+  });
+
+  it('ends with the code of the command', () => {
+    expect(run([], 7).status).toBe(7);
+  });
+});

@@ -1,0 +1,68 @@
+import { CloudlessError } from '@cloudless/base';
+import { StorageFault } from '@cloudless/state-store';
+import { StoreHealth } from './store-health.js';
+
+const FAULT = { dataFile: new StorageFault('dataFile', 'file gone'), lock: new StorageFault('lock', 'lock gone') };
+const OUT_OF_SERVICE = new CloudlessError('unavailable', 'out of service');
+
+/** Whether the process is to end, as of now. */
+function hasEnded(health: StoreHealth): Promise<boolean> {
+  return Promise.race([health.ended.then(() => true), Promise.resolve().then(() => Promise.resolve(false))]);
+}
+
+describe('StoreHealth', () => {
+  it.each([
+    { name: 'nothing was noted', act: () => undefined, health: { ok: true }, notReady: [], ended: false },
+    {
+      name: 'the disk is full',
+      act: (health: StoreHealth) => health.noteRoom(false),
+      health: { ok: true, degraded: [expect.stringContaining('disk full')] },
+      notReady: [],
+      ended: false,
+    },
+    {
+      name: 'the disk has room again',
+      act: (health: StoreHealth) => [false, true].forEach(health.noteRoom),
+      health: { ok: true },
+      notReady: [],
+      ended: false,
+    },
+    {
+      name: 'the data file is lost',
+      act: (health: StoreHealth) => health.noteFault(FAULT.dataFile),
+      health: { ok: true, degraded: [expect.stringMatching(/^file gone; .*admin backup/)] },
+      notReady: ['file gone'],
+      ended: false,
+    },
+    {
+      name: 'the lock is lost',
+      act: (health: StoreHealth) => health.noteFault(FAULT.lock),
+      health: { ok: false, reasons: ['lock gone'] },
+      notReady: ['lock gone'],
+      ended: true,
+    },
+    {
+      name: 'the store is out of service',
+      act: (health: StoreHealth) => health.noteEnd(OUT_OF_SERVICE),
+      health: { ok: false, reasons: ['out of service'] },
+      notReady: ['out of service'],
+      ended: true,
+    },
+  ])('reports to probes and ends the process as it should when $name', async ({ act, health, notReady, ended }) => {
+    const store = new StoreHealth();
+    act(store);
+    expect({ health: store.health(), notReady: store.reasonsNotReady(), ended: await hasEnded(store) }).toEqual({
+      health,
+      notReady,
+      ended,
+    });
+  });
+
+  it('keeps the reason that came first', async () => {
+    const store = new StoreHealth();
+    store.noteFault(FAULT.lock);
+    store.noteEnd(OUT_OF_SERVICE);
+    expect(await store.ended).toBe(FAULT.lock);
+    expect(store.health()).toEqual({ ok: false, reasons: ['lock gone'] });
+  });
+});

@@ -1,0 +1,64 @@
+import { CloudlessError } from '@cloudless/base';
+import type { Metrics } from '@cloudless/observability';
+import type { HealthReport } from '@cloudless/rpc-server';
+import type { StorageFault } from '@cloudless/state-store';
+
+const DISK_FULL = 'disk full: the state takes no writes, everything else goes on';
+const BACK_UP_FIRST = 'back up the state with "cloudlessctl admin backup FILE" before this process is restarted';
+
+/** Whether the coordinator can go on with its state store, for probes, metrics and the end of the process. */
+export class StoreHealth {
+  /**
+   * Resolves with the reason, when this process is of no more use: another coordinator has the state, or the store is
+   * out of service. A new process can do better.
+   */
+  readonly ended: Promise<CloudlessError>;
+  private hasRoom = true;
+  private fault: StorageFault | undefined;
+  private end: CloudlessError | undefined;
+  private resolveEnded: (reason: CloudlessError) => void = () => undefined;
+
+  constructor() {
+    this.ended = new Promise((resolve) => (this.resolveEnded = resolve));
+  }
+
+  /** Called by the store. */
+  readonly noteRoom = (hasRoom: boolean): void => {
+    this.hasRoom = hasRoom;
+  };
+
+  /** Called by the store. A lost data file does not end the process: what it still reads may exist nowhere else. */
+  readonly noteFault = (fault: StorageFault): void => {
+    this.fault = fault;
+    if (fault.lost === 'lock') this.noteEnd(fault);
+  };
+
+  /** Called when the leadership is lost or the store is out of service. Only the first call counts. */
+  readonly noteEnd = (reason: CloudlessError): void => {
+    this.end ??= reason;
+    this.resolveEnded(reason);
+  };
+
+  /** A full disk or a lost data file is no reason to restart: reads, sessions and replicas go on. */
+  health(): HealthReport {
+    if (this.end !== undefined) return { ok: false, reasons: [this.end.message] };
+    const degraded = [
+      ...(this.hasRoom ? [] : [DISK_FULL]),
+      ...(this.fault === undefined ? [] : [`${this.fault.message}; ${BACK_UP_FIRST}`]),
+    ];
+    return degraded.length === 0 ? { ok: true } : { ok: true, degraded };
+  }
+
+  /** Why changes cannot be served; empty when they can. */
+  reasonsNotReady(): readonly string[] {
+    return [...new Set([this.end, this.fault].flatMap((reason) => reason?.message ?? []))];
+  }
+
+  register(metrics: Metrics): void {
+    const writable = metrics.gauge({
+      name: 'cloudless_store_writable',
+      help: '1 while the state store takes writes, 0 while its disk is full or its data file is lost.',
+    });
+    metrics.onExpose(() => writable.set(this.hasRoom && this.fault === undefined && this.end === undefined ? 1 : 0));
+  }
+}

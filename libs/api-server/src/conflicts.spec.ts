@@ -1,0 +1,28 @@
+import { createSeededRandom, errorKindOf, errorMessageOf } from '@cloudless/base';
+import { ManualClock } from '@cloudless/base/testing';
+import { RevisionConflictError } from '@cloudless/state-store';
+import { withoutConflict } from './conflicts.js';
+
+describe('withoutConflict', () => {
+  it('waits longer after each repeated conflict, then answers UNAVAILABLE without a key of the store', async () => {
+    const clock = new ManualClock();
+    const attemptsAt: number[] = [];
+    const attempt = async (): Promise<never> => {
+      attemptsAt.push(clock.now());
+      throw new RevisionConflictError('/workload/f36a59', 5n, 6n);
+    };
+    const random = createSeededRandom(1);
+    let failure: unknown;
+    const what = 'workload "default/web"';
+    void withoutConflict({ clock, random, what }, attempt).catch((reason: unknown) => (failure = reason));
+    for (let step = 0; failure === undefined && step < 100; step += 1) await clock.advance(100);
+    expect(errorKindOf(failure)).toBe('unavailable');
+    expect(errorMessageOf(failure)).toBe(
+      'workload "default/web" is being changed by others all the time: nothing was written after 16 attempts; try again later',
+    );
+    expect(attemptsAt[1]).toBe(attemptsAt[0]);
+    const waits = attemptsAt.slice(2).map((at, index) => at - (attemptsAt[index + 1] ?? 0));
+    expect(waits.every((ms) => ms > 0 && ms <= 250)).toBe(true);
+    expect(waits.slice(-4).reduce((sum, ms) => sum + ms, 0)).toBeGreaterThan(waits.slice(0, 4).reduce((sum, ms) => sum + ms, 0));
+  });
+});

@@ -1,0 +1,46 @@
+import { CloudlessError } from '@cloudless/base';
+
+/**
+ * How many changes of one object wait at most. At about 5 ms for a commit the last of them is reached within 5 s,
+ * well before the deadline of its call.
+ */
+const MAX_WAITING = 1_000;
+
+/**
+ * Runs the changes of one object one after the other, in the order of the calls: two callers never plan on the same
+ * state, so neither refuses the other. Changes of different objects run side by side.
+ */
+export class Turns {
+  private readonly lines = new Map<string, { last: Promise<unknown>; waiting: number }>();
+
+  /** @param maxWaiting - Changes of one object that run or wait; one more is refused. */
+  constructor(private readonly maxWaiting: number = MAX_WAITING) {}
+
+  /** Number of objects with a change that runs or waits. */
+  get size(): number {
+    return this.lines.size;
+  }
+
+  /**
+   * Runs `work` after all earlier work of the same object has ended, whether or not that succeeded.
+   * @param object - Names the object, also in the error: `workload "default/web"`.
+   * @returns The outcome of `work`.
+   * @throws kind `exhausted` when too many wait already.
+   */
+  async run<Result>(object: string, work: () => Promise<Result>): Promise<Result> {
+    const line = this.lines.get(object) ?? { last: Promise.resolve(), waiting: 0 };
+    if (line.waiting >= this.maxWaiting) {
+      throw new CloudlessError('exhausted', `${line.waiting} changes of ${object} wait already; try again later`);
+    }
+    this.lines.set(object, line);
+    line.waiting += 1;
+    const turn = line.last.then(work);
+    line.last = turn.catch(() => undefined);
+    try {
+      return await turn;
+    } finally {
+      line.waiting -= 1;
+      if (line.waiting === 0) this.lines.delete(object);
+    }
+  }
+}

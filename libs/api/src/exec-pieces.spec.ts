@@ -1,0 +1,57 @@
+import { create, fromBinary, toBinary } from '@bufbuild/protobuf';
+import { EXEC_PIECE_LENGTH, ExecResultJoiner, splitExecResult } from './exec-pieces.js';
+import { ExecCommandResponseSchema, type ExecCommandResponse } from './gen.js';
+
+/** What arrives when each piece goes over the wire by itself. */
+function sent(result: ExecCommandResponse): ExecCommandResponse {
+  const joiner = new ExecResultJoiner();
+  const pieces = splitExecResult(result).map((piece) =>
+    fromBinary(ExecCommandResponseSchema, toBinary(ExecCommandResponseSchema, piece)),
+  );
+  for (const piece of pieces.slice(0, -1)) joiner.add(piece);
+  return joiner.finish(pieces.at(-1)!);
+}
+
+const others = { exitCode: 3, containerId: 'c', replicaId: 'r', truncated: true };
+
+describe('a result of a command', () => {
+  it.each([
+    { name: 'is empty', output: {} },
+    { name: 'fits into one piece', output: { stdout: 'out', stderr: 'err' } },
+    { name: 'has one character too many for one piece', output: { stdout: 'a'.repeat(EXEC_PIECE_LENGTH + 1) } },
+    { name: 'has a longer error output than output', output: { stdout: 'a', stderr: 'b'.repeat(3 * EXEC_PIECE_LENGTH) } },
+    { name: 'has a surrogate pair across the border of a piece', output: { stdout: `${'a'.repeat(EXEC_PIECE_LENGTH - 1)}😀b` } },
+    { name: 'is all surrogate pairs', output: { stdout: `x${'😀'.repeat(EXEC_PIECE_LENGTH)}` } },
+    {
+      name: 'is the largest there is',
+      output: {
+        stdout: '\ufffd'.repeat(1024 * 1024),
+        stderr: '\ufffd'.repeat(1024 * 1024),
+        stdoutRaw: new Uint8Array(1024 * 1024).fill(255),
+        stderrRaw: new Uint8Array(1024 * 1024).fill(254),
+      },
+    },
+  ])('arrives as it was sent when it $name', ({ output }) => {
+    const result = create(ExecCommandResponseSchema, { ...others, ...output });
+    const [before, after] = [result, sent(result)].map((one) => Buffer.from(toBinary(ExecCommandResponseSchema, one)));
+    expect(before!.equals(after!)).toBe(true);
+  });
+
+  it('has pieces of 64 Ki characters and bytes at most', () => {
+    const stdout = 'ä'.repeat(1024 * 1024);
+    const pieces = splitExecResult(create(ExecCommandResponseSchema, { ...others, stdout, stdoutRaw: new Uint8Array(100_000) }));
+    expect(pieces.map((piece) => [piece.stdout.length, piece.stdoutRaw.length, piece.exitCode])).toEqual([
+      [65_536, 65_536, 0],
+      [65_536, 34_464, 0],
+      ...Array.from({ length: 13 }, () => [65_536, 0, 0]),
+      [65_536, 0, 3],
+    ]);
+  });
+
+  it('is refused when an agent sends without end', () => {
+    const joiner = new ExecResultJoiner();
+    const piece = create(ExecCommandResponseSchema, { stdout: 'a'.repeat(EXEC_PIECE_LENGTH) });
+    for (let count = 0; count < 128; count += 1) joiner.add(piece);
+    expect(() => joiner.add(piece)).toThrow('larger than 1 MiB for each stream');
+  });
+});

@@ -1,0 +1,97 @@
+import { create } from '@bufbuild/protobuf';
+import { CloudlessError } from '@cloudless/base';
+import { ExecCommandResponseSchema, type ExecCommandResponse } from './gen.js';
+
+/**
+ * Most that one piece holds of each text, in UTF-16 code units, and of each stream's exact bytes. Text is at most three times
+ * as long in UTF-8; a server that reads messages of 4 MiB and counts 32 bytes of text as one of 20,000 parts takes that.
+ */
+export const EXEC_PIECE_LENGTH = 64 * 1024;
+/** Most that a result may be: of each stream 1 MiB of exact bytes, and of text three times as much. */
+const MAX_RESULT_LENGTH = 8 * 1024 * 1024;
+
+/**
+ * Divides a result of a command for a way on which messages are small.
+ * @returns At least one piece, in the order of the output. All fields but the output are in the last one.
+ */
+export function splitExecResult(result: ExecCommandResponse): ExecCommandResponse[] {
+  const texts = { stdout: splitText(result.stdout), stderr: splitText(result.stderr) };
+  const raw = { stdout: splitBytes(result.stdoutRaw), stderr: splitBytes(result.stderrRaw) };
+  const count = Math.max(1, ...[texts.stdout, texts.stderr, raw.stdout, raw.stderr].map(({ length }) => length));
+  return Array.from({ length: count }, (_, index) =>
+    create(ExecCommandResponseSchema, {
+      ...(index < count - 1 ? {} : withoutOutput(result)),
+      stdout: texts.stdout[index] ?? '',
+      stderr: texts.stderr[index] ?? '',
+      stdoutRaw: raw.stdout[index] ?? new Uint8Array(),
+      stderrRaw: raw.stderr[index] ?? new Uint8Array(),
+    }),
+  );
+}
+
+/** Puts a result together from its pieces, as {@link splitExecResult} made them. */
+export class ExecResultJoiner {
+  private readonly pieces: ExecCommandResponse[] = [];
+  private length = 0;
+
+  /** @throws kind `exhausted` when the result is larger than any that an agent may send. */
+  add(piece: ExecCommandResponse): void {
+    this.length += piece.stdout.length + piece.stderr.length + piece.stdoutRaw.length + piece.stderrRaw.length;
+    if (this.length > MAX_RESULT_LENGTH) {
+      throw new CloudlessError('exhausted', 'the command has run, but its result is larger than 1 MiB for each stream');
+    }
+    this.pieces.push(piece);
+  }
+
+  /** @param last - The piece with all fields beside the output. @throws as {@link add}. */
+  finish(last: ExecCommandResponse): ExecCommandResponse {
+    this.add(last);
+    const { pieces } = this;
+    if (pieces.length === 1) return last;
+    return create(ExecCommandResponseSchema, {
+      ...withoutOutput(last),
+      stdout: pieces.map(({ stdout }) => stdout).join(''),
+      stderr: pieces.map(({ stderr }) => stderr).join(''),
+      stdoutRaw: joinBytes(pieces.map(({ stdoutRaw }) => stdoutRaw)),
+      stderrRaw: joinBytes(pieces.map(({ stderrRaw }) => stderrRaw)),
+    });
+  }
+}
+
+function withoutOutput({ exitCode, containerId, replicaId, truncated }: ExecCommandResponse) {
+  return { exitCode, containerId, replicaId, truncated };
+}
+
+/** No piece ends between the two halves of a surrogate pair: alone, each half would become U+FFFD on its way. */
+function splitText(text: string): string[] {
+  const parts: string[] = [];
+  for (let from = 0; from < text.length;) {
+    let to = Math.min(text.length, from + EXEC_PIECE_LENGTH);
+    if (to < text.length && isHighSurrogate(text.charCodeAt(to - 1))) to -= 1;
+    parts.push(text.slice(from, to));
+    from = to;
+  }
+  return parts;
+}
+
+function isHighSurrogate(unit: number): boolean {
+  return unit >= 0xd800 && unit <= 0xdbff;
+}
+
+function splitBytes(bytes: Uint8Array): Uint8Array<ArrayBuffer>[] {
+  const parts: Uint8Array<ArrayBuffer>[] = [];
+  for (let from = 0; from < bytes.length; from += EXEC_PIECE_LENGTH) {
+    parts.push(new Uint8Array(bytes.subarray(from, from + EXEC_PIECE_LENGTH)));
+  }
+  return parts;
+}
+
+function joinBytes(parts: readonly Uint8Array[]): Uint8Array<ArrayBuffer> {
+  const whole = new Uint8Array(parts.reduce((sum, { length }) => sum + length, 0));
+  let offset = 0;
+  for (const part of parts) {
+    whole.set(part, offset);
+    offset += part.length;
+  }
+  return whole;
+}

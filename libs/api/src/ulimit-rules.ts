@@ -1,0 +1,46 @@
+import type { Violation } from '@cloudless/base';
+import type { Ulimit, WorkloadSpec } from './gen.js';
+
+/** @see getrlimit(2) */
+const NAMES = ['core', 'memlock', 'msgqueue', 'nice', 'nofile', 'nproc', 'rtprio', 'sigpending', 'stack'];
+/** Limits by which what starts a container would be ended, or starved, itself. */
+const RUNTIMES_OWN = ['as', 'cpu', 'data', 'fsize', 'locks', 'rss', 'rttime'];
+/** What starts a container has files open itself. */
+const MIN_FILES = 256n;
+const UNLIMITED = -1n;
+
+/** Whether a limit is one that no container can have alone. */
+export function isRuntimesOwn(name: string): boolean {
+  return RUNTIMES_OWN.includes(name);
+}
+
+/** Soft and hard limit; a hard one of 0 is that of the soft one. */
+export function bothLimitsOf({ soft, hard }: Pick<Ulimit, 'soft' | 'hard'>): { readonly soft: bigint; readonly hard: bigint } {
+  return { soft, hard: hard === 0n ? soft : hard };
+}
+
+/** Rules of the limits of each process. Paths are below `spec`. */
+export function* ulimitRules({ ulimits }: WorkloadSpec): Generator<Violation> {
+  const names = new Set<string>();
+  for (const [index, ulimit] of ulimits.entries()) {
+    const field = `spec.ulimits[${index}]`;
+    const { name } = ulimit;
+    if (!NAMES.includes(name) && !isRuntimesOwn(name)) {
+      yield { field: `${field}.name`, message: `${JSON.stringify(name)} is no limit; expected one of ${NAMES.join(', ')}` };
+    }
+    if (names.has(name)) yield { field: `${field}.name`, message: `"${name}" is used twice` };
+    names.add(name);
+    const problem = problemOf(ulimit);
+    if (problem !== undefined) yield { field: `${field}.soft`, message: problem };
+  }
+}
+
+function problemOf(ulimit: Ulimit): string | undefined {
+  const { soft, hard } = bothLimitsOf(ulimit);
+  const most = BigInt(Number.MAX_SAFE_INTEGER);
+  for (const value of [soft, hard]) if (value > most) return `${value} is above ${most}; -1 is no limit`;
+  const isAbove = hard !== UNLIMITED && (soft === UNLIMITED || soft > hard);
+  if (isAbove) return `${soft === UNLIMITED ? 'no limit' : soft} is above hard, ${hard}`;
+  if (ulimit.name !== 'nofile' || soft === UNLIMITED || soft >= MIN_FILES) return undefined;
+  return `${soft} is below ${MIN_FILES}, which starting a container takes`;
+}

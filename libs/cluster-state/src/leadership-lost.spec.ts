@@ -1,0 +1,70 @@
+import { create } from '@bufbuild/protobuf';
+import { NodeRecordSchema } from '@cloudless/api/store';
+import { createSeededRandom, silentLog, type Log, type LogFields } from '@cloudless/base';
+import { ManualClock } from '@cloudless/base/testing';
+import { createMemoryStateStore, type ChangeBatch, type StateStore } from '@cloudless/state-store';
+import { LeadershipLostError, openClusterState, type ClusterState } from './index.js';
+
+const open = (store: StateStore, log: Log = silentLog): Promise<ClusterState> =>
+  openClusterState({ store, clock: new ManualClock(), random: createSeededRandom(1), log, holder: 'test' });
+const putNode = (state: ClusterState, id: string): Promise<unknown> =>
+  state.commit(state.transaction().put('node', id, create(NodeRecordSchema, { id })));
+
+/** A store whose data file another process may write: from `cut` on its watches are silent, as they hear of no other process. */
+function cuttable(store: StateStore): { readonly store: StateStore; readonly cut: () => void } {
+  let isCut = false;
+  async function* heard(batches: AsyncIterable<ChangeBatch>): AsyncGenerator<ChangeBatch> {
+    for await (const batch of batches) if (!isCut) yield batch;
+  }
+  const watch: StateStore['watch'] = (request) => heard(store.watch(request));
+  const same = new Proxy(store, { get: (target, name) => (name === 'watch' ? watch : bound(target, name)) });
+  return { store: same, cut: () => void (isCut = true) };
+}
+
+function bound(target: StateStore, name: string | symbol): unknown {
+  const value: unknown = Reflect.get(target, name);
+  return typeof value === 'function' ? value.bind(target) : value;
+}
+
+describe('a coordinator whose leadership was taken by another process', () => {
+  it('refuses each write at once, also when no watch tells of the other one', async () => {
+    const shared = createMemoryStateStore({ clock: new ManualClock() });
+    const { store, cut } = cuttable(shared);
+    const first = await open(store);
+    cut();
+    const second = await open(shared);
+    await putNode(second, 'theirs');
+    await expect(putNode(first, 'ours')).rejects.toBeInstanceOf(LeadershipLostError);
+    await expect(putNode(first, 'again')).rejects.toMatchObject({ kind: 'unavailable' });
+    expect({ first: first.isLeading, second: second.isLeading }).toEqual({ first: false, second: true });
+    expect([...second.view().nodes()].map(({ value }) => value.id)).toEqual(['theirs']);
+    await Promise.all([first.close(), second.close()]);
+  });
+
+  it('tells of the loss once, and logs it as an error', async () => {
+    const logged: [string, LogFields | undefined][] = [];
+    const log: Log = { ...silentLog, error: (message, fields) => void logged.push([message, fields]), child: () => log };
+    const shared = createMemoryStateStore({ clock: new ManualClock() });
+    const { store, cut } = cuttable(shared);
+    const first = await open(store, log);
+    const told: unknown[] = [];
+    first.onLeadershipLost((reason) => told.push(reason));
+    cut();
+    const second = await open(shared);
+    await Promise.allSettled([putNode(first, 'a'), putNode(first, 'b')]);
+    expect(told).toEqual([expect.any(LeadershipLostError)]);
+    expect(logged).toEqual([['leadership lost', expect.objectContaining({ epoch: 1n })]]);
+    first.onLeadershipLost((reason) => told.push(reason)); // a late listener is told at once
+    expect(told).toHaveLength(2);
+    await Promise.all([first.close(), second.close()]);
+  });
+
+  it('tells of the loss without a write of its own when the watch shows it', async () => {
+    const shared = createMemoryStateStore({ clock: new ManualClock() });
+    const first = await open(shared);
+    const lost = new Promise((resolve) => first.onLeadershipLost(resolve));
+    const second = await open(shared);
+    expect(await lost).toBeInstanceOf(LeadershipLostError);
+    await Promise.all([first.close(), second.close()]);
+  });
+});

@@ -1,0 +1,85 @@
+import { Event_Category as Category, type Event } from '@cloudless/api';
+
+/** How long, and up to how many bytes, the store keeps what nobody needs to run the cluster. */
+export interface RetentionLimits {
+  /** Time that events other than audit records are kept, milliseconds. */
+  readonly eventMs: number;
+  /** Bytes that events other than audit records take. */
+  readonly eventBytes: number;
+  /** Time that audit records are kept, milliseconds. */
+  readonly auditMs: number;
+  /** Bytes that audit records take. */
+  readonly auditBytes: number;
+  /** Bytes that the results of requests with a request id take; they are kept for an hour. */
+  readonly requestBytes: number;
+}
+
+const MIB = 1024 * 1024;
+const DAY_MS = 24 * 3_600_000;
+
+/** At about 330 bytes each: 12 000 events, 50 000 audit records; at 1 KiB each: 65 000 results of requests. */
+export const DEFAULT_RETENTION: RetentionLimits = {
+  eventMs: 30 * DAY_MS,
+  eventBytes: 4 * MIB,
+  auditMs: 30 * DAY_MS,
+  auditBytes: 16 * MIB,
+  requestBytes: 64 * MIB,
+};
+
+/** A record that may be removed. */
+export interface Removable {
+  readonly id: string;
+  /** Whose room the record takes: see {@link planRemovals}. */
+  readonly share: string;
+  readonly bytes: number;
+  /** When the record was made, milliseconds of wall time; undefined: nobody knows any more. */
+  readonly atMs: number | undefined;
+}
+
+/**
+ * Decides which records go: those that are older than `maxMs`, then as many as exceed `maxBytes`. The share that takes most room
+ * gives its oldest record first, so that a share that takes little loses nothing, however much others write.
+ * @param records - Oldest first.
+ * @returns Oldest first.
+ */
+export function planRemovals<Record extends Removable>(
+  records: readonly Record[],
+  limits: { readonly maxMs: number; readonly maxBytes: number },
+  nowMs: number,
+): readonly Record[] {
+  const isOld = ({ atMs }: Record): boolean => atMs === undefined || nowMs - atMs > limits.maxMs;
+  const removed = new Set<Record>();
+  const shares = new Map<string, { readonly records: Record[]; bytes: number; next: number }>();
+  let total = 0;
+  for (const record of records) {
+    if (isOld(record)) {
+      removed.add(record);
+      continue;
+    }
+    const share = shares.get(record.share) ?? { records: [], bytes: 0, next: 0 };
+    share.records.push(record);
+    share.bytes += record.bytes;
+    total += record.bytes;
+    shares.set(record.share, share);
+  }
+  while (total > limits.maxBytes) {
+    const largest = [...shares.values()].reduce((most, share) => (share.bytes > most.bytes ? share : most));
+    const oldest = largest.records[largest.next];
+    if (oldest === undefined) break;
+    removed.add(oldest);
+    largest.next += 1;
+    largest.bytes -= oldest.bytes;
+    total -= oldest.bytes;
+  }
+  return records.filter((record) => removed.has(record));
+}
+
+/** Whose room an event takes: the caller's for one method, of audit records; else that of all events of the category. */
+export function shareOf({ audit, category }: Event): string {
+  return audit === undefined ? `category ${category}` : `${audit.principal} ${audit.address} ${audit.rpc}`;
+}
+
+/** An audit record, which has limits of its own. */
+export function isAudit({ category }: Pick<Event, 'category'>): boolean {
+  return category === Category.AUDIT;
+}

@@ -1,0 +1,63 @@
+import { CoordinatorService } from '@cloudless/api';
+import { silentLog } from '@cloudless/base';
+import { ManualClock } from '@cloudless/base/testing';
+import { Code, ConnectError, createContextValues, type StreamRequest, type StreamResponse } from '@connectrpc/connect';
+import { CallLimiter } from './call-limiter.js';
+
+const method = CoordinatorService.method.watchWorkloads;
+
+/** A call of WatchWorkloads, as an interceptor gets it. */
+function aStream(signal = new AbortController().signal): StreamRequest {
+  return {
+    stream: true,
+    service: CoordinatorService,
+    method,
+    requestMethod: 'POST',
+    url: 'http://localhost/',
+    signal,
+    header: new Headers(),
+    contextValues: createContextValues(),
+    message: (async function* () {})(),
+  } as StreamRequest;
+}
+
+/** The answer of a handler that says something now and then, without end. */
+function endless(): StreamResponse {
+  const message = (async function* () {
+    for (;;) yield {};
+  })();
+  return { stream: true, service: CoordinatorService, method, header: new Headers(), trailer: new Headers(), message } as never;
+}
+
+describe('streams of a server that is closing', () => {
+  const closing = new ConnectError('the server is shutting down', Code.Unavailable);
+  const aLimiter = () => new CallLimiter({ clock: new ManualClock(), log: silentLog, unaryDeadlineMs: 1_000 });
+
+  it('end when they were open before', async () => {
+    const limiter = aLimiter();
+    const answer = (await limiter.interceptor(async () => endless())(aStream())) as StreamResponse;
+    const items = answer.message[Symbol.asyncIterator]();
+    expect((await items.next()).done).toBe(false);
+    limiter.endStreams(closing);
+    await expect(items.next()).rejects.toBe(closing);
+  });
+
+  it('do not begin after that, and reach no handler', async () => {
+    const limiter = aLimiter();
+    limiter.endStreams(closing);
+    let called = 0;
+    const call = limiter.interceptor(async () => {
+      called += 1;
+      return endless();
+    })(aStream());
+    await expect(call).rejects.toBe(closing);
+    expect(called).toBe(0);
+  });
+
+  it('end when the server closes while their handler begins', async () => {
+    const limiter = aLimiter();
+    const call = limiter.interceptor(() => new Promise<never>(() => undefined))(aStream());
+    limiter.endStreams(closing);
+    await expect(call).rejects.toBe(closing);
+  });
+});

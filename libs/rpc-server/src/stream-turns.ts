@@ -1,0 +1,66 @@
+import { FairQueue } from './fair-queue.js';
+
+interface Waiting {
+  readonly go: () => void;
+}
+
+/**
+ * Lets streams make a few messages in each turn of the event loop. A watch makes its snapshot as fast as the snapshot is
+ * taken; without turns, hundreds that open together would keep the event loop until all their first messages are made.
+ */
+export class StreamTurns {
+  private readonly queue = new FairQueue<Waiting>();
+  private given = 0;
+  private turnAwaited = false;
+
+  /**
+   * @param perTurn - Messages of all streams together in one turn of the event loop; 1 or more.
+   * @param nextTurn - Runs `action` when the event loop has looked for input once more.
+   */
+  constructor(
+    private readonly perTurn: number,
+    private readonly nextTurn: (action: () => void) => void = setImmediate,
+  ) {}
+
+  /**
+   * Resolves when the stream may make its next message. Principals take turns, however many streams each of them has.
+   * @param signal - Of the call: a call that has ended does not wait, so that its handler can end as well.
+   */
+  take(principal: string, signal: AbortSignal): Promise<void> {
+    if (signal.aborted) return Promise.resolve();
+    if (this.queue.size === 0 && this.given < this.perTurn) {
+      this.give();
+      return Promise.resolve();
+    }
+    return new Promise((resolve) => {
+      const onAbort = (): void => {
+        this.queue.remove(principal, waiting);
+        resolve();
+      };
+      const waiting: Waiting = {
+        go: () => {
+          signal.removeEventListener('abort', onAbort);
+          resolve();
+        },
+      };
+      signal.addEventListener('abort', onAbort, { once: true });
+      this.queue.push(principal, waiting);
+    });
+  }
+
+  private give(): void {
+    this.given += 1;
+    if (this.turnAwaited) return;
+    this.turnAwaited = true;
+    this.nextTurn(() => {
+      this.turnAwaited = false;
+      this.given = 0;
+      while (this.given < this.perTurn) {
+        const next = this.queue.take(() => true);
+        if (next === undefined) return;
+        this.give();
+        next.go();
+      }
+    });
+  }
+}

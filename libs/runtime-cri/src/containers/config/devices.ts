@@ -1,0 +1,24 @@
+import { stat } from 'node:fs/promises';
+import { CloudlessError } from '@cloudless/base';
+import type { ContainerRequest } from '@cloudless/runtime';
+
+/** @throws kind `invalid`, naming the device. */
+export function checkDevices({ devices = [] }: Pick<ContainerRequest, 'devices'>): void {
+  const places = new Set<string>();
+  for (const { hostPath, containerPath, permissions } of devices) {
+    const wrong = (message: string): CloudlessError => new CloudlessError('invalid', `devices.${hostPath}: ${message}`);
+    if (!hostPath.startsWith('/') || !containerPath.startsWith('/')) throw wrong('both paths must be absolute');
+    if (!/^(?=.)r?w?m?$/.test(permissions)) throw wrong('permissions must be some of r, w and m');
+    if (places.has(containerPath)) throw wrong(`there are two for ${containerPath}`);
+    places.add(containerPath);
+  }
+}
+
+/** @throws kind `precondition` for a path of this machine that leads to no device. */
+export async function findDevices({ devices = [] }: Pick<ContainerRequest, 'devices'>): Promise<void> {
+  for (const { hostPath } of devices) {
+    const found = await stat(hostPath).catch(() => undefined);
+    if (found?.isCharacterDevice() === true || found?.isBlockDevice() === true) continue;
+    throw new CloudlessError('precondition', `devices.${hostPath}: is no device of this node`);
+  }
+}

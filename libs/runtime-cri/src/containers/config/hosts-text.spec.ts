@@ -1,0 +1,52 @@
+import { describe, expect, it } from '@jest/globals';
+import { toNodeHosts, toPodHosts } from './hosts-text.js';
+
+const LOCAL = `127.0.0.1	localhost
+::1	localhost ip6-localhost ip6-loopback
+fe00::	ip6-localnet
+ff00::	ip6-mcastprefix
+ff02::1	ip6-allnodes
+ff02::2	ip6-allrouters
+`;
+const extraHosts = [
+  { ip: '192.0.2.10', hostnames: ['db', 'db.internal'] },
+  { ip: '2001:db8::1', hostnames: ['cache'] },
+];
+
+describe('the hosts file of a container', () => {
+  it('has localhost, the own name, and then the extra hosts', () => {
+    expect(toPodHosts({ hostname: 'web-1', ip: '10.0.0.7' }, extraHosts)).toBe(
+      `${LOCAL}10.0.0.7\tweb-1\n192.0.2.10\tdb db.internal\n2001:db8::1\tcache\n`,
+    );
+  });
+
+  it('leads the own name to loopback when the network gave no address', () => {
+    expect(toPodHosts({ hostname: 'web-1', ip: '' }, [])).toBe(`${LOCAL}127.0.1.1\tweb-1\n`);
+  });
+});
+
+describe('the hosts file of a container in the network of the node', () => {
+  it.each([
+    { name: 'as the canonical name', file: '127.0.0.1 localhost\n10.0.0.1\tnode-1 node-1.lan\n' },
+    { name: 'as an alias', file: '127.0.0.1 localhost\n10.0.0.1   node-1.lan  node-1 # this node\n' },
+  ])('is that of the node where the file has the name of the node $name', ({ file }) => {
+    expect(toNodeHosts(file, 'node-1', [])).toBe(file);
+    expect(toNodeHosts(file, 'node-1', extraHosts)).toBe(`${file}192.0.2.10\tdb db.internal\n2001:db8::1\tcache\n`);
+  });
+
+  it.each([
+    { name: 'is missing', file: '127.0.0.1 localhost\n' },
+    { name: 'is in a comment only', file: '127.0.0.1 localhost # node-1\n#10.0.0.1 node-1\n' },
+    { name: 'is part of another name only', file: '10.0.0.2 node-10 a-node-1\n' },
+  ])('has the name of the node added where that name $name', ({ file }) => {
+    expect(toNodeHosts(file, 'node-1', [])).toBe(`${file}127.0.1.1\tnode-1\n`);
+  });
+
+  it('begins with localhost where the node has no file', () => {
+    expect(toNodeHosts(undefined, 'node-1', [])).toBe(`${LOCAL}127.0.1.1\tnode-1\n`);
+  });
+
+  it('does not join the first added line to a last line without an end', () => {
+    expect(toNodeHosts('127.0.0.1 localhost', 'node-1', [])).toBe('127.0.0.1 localhost\n127.0.1.1\tnode-1\n');
+  });
+});

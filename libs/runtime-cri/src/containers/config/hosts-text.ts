@@ -1,0 +1,55 @@
+import type { ExtraHost } from '@cloudless/runtime';
+
+/** Where a container finds its hosts file. */
+export const HOSTS_PATH = '/etc/hosts';
+
+/** The lines that every hosts file begins with, as container engines write them. */
+const LOCAL_LINES = [
+  '127.0.0.1\tlocalhost',
+  '::1\tlocalhost ip6-localhost ip6-loopback',
+  'fe00::\tip6-localnet',
+  'ff00::\tip6-mcastprefix',
+  'ff02::1\tip6-allnodes',
+  'ff02::2\tip6-allrouters',
+];
+/** Of a node whose own hosts file does not have its name; the address that Debian gives such names. */
+const OWN_NAME_ADDRESS = '127.0.1.1';
+
+/** A name that is resolved to an address. */
+export interface OwnName {
+  readonly hostname: string;
+  /** Empty when the network gave the sandbox none: the name then leads to loopback. */
+  readonly ip: string;
+}
+
+/**
+ * The hosts file of a container in a network of its own.
+ * @see hosts(5): an address, then the canonical name and its aliases; the first line that has a name counts.
+ */
+export function toPodHosts({ hostname, ip }: OwnName, extraHosts: readonly ExtraHost[]): string {
+  return toText([...LOCAL_LINES, `${ip === '' ? OWN_NAME_ADDRESS : ip}\t${hostname}`, ...toLines(extraHosts)]);
+}
+
+/**
+ * The hosts file of a container in the network of the node: the node's own, so that both resolve alike, with the extra hosts
+ * behind. The node's name is added where that file lacks it: a node may resolve its own name without the file, a container
+ * cannot.
+ * @param nodeHosts - Text of the node's file; undefined when it has none.
+ */
+export function toNodeHosts(nodeHosts: string | undefined, hostname: string, extraHosts: readonly ExtraHost[]): string {
+  const lines = nodeHosts === undefined ? LOCAL_LINES : nodeHosts.replace(/\n+$/, '').split('\n');
+  const own = lines.some((line) => namesOf(line).includes(hostname)) ? [] : [`${OWN_NAME_ADDRESS}\t${hostname}`];
+  return toText([...lines, ...own, ...toLines(extraHosts)]);
+}
+
+function namesOf(line: string): readonly string[] {
+  return line.replace(/#.*$/, '').trim().split(/\s+/).slice(1);
+}
+
+function toLines(extraHosts: readonly ExtraHost[]): readonly string[] {
+  return extraHosts.map(({ ip, hostnames }) => `${ip}\t${hostnames.join(' ')}`);
+}
+
+function toText(lines: readonly string[]): string {
+  return `${lines.join('\n')}\n`;
+}

@@ -1,0 +1,46 @@
+import { CloudlessError } from '@cloudless/base';
+import type { ContainerRequest } from '@cloudless/runtime';
+
+/** The first port that needs no privilege to listen at; in a network of its own a container has 0 by default, as with Docker. */
+const FIRST_OPEN_PORT = 'net.ipv4.ip_unprivileged_port_start';
+
+/** What each namespace of its own has for itself. @see namespaces(7), sysctl(8) */
+const OF_IPC = /^(kernel\.(msg[a-z_]*|sem|shm[a-z_]*)|fs\.mqueue\.[a-z0-9_]+)$/;
+const OF_NETWORK = /^net(\.[A-Za-z0-9_-]+)+$/;
+
+/**
+ * Parameters that touch nobody else and use up nothing of the machine.
+ * @see Kubernetes, "Using sysctls in a Kubernetes Cluster", the safe set
+ */
+export const SAFE_SYSCTLS: readonly string[] = [
+  'kernel.shm_rmid_forced',
+  'net.ipv4.ip_local_port_range',
+  'net.ipv4.ip_local_reserved_ports',
+  FIRST_OPEN_PORT,
+  'net.ipv4.ping_group_range',
+  'net.ipv4.tcp_fin_timeout',
+  'net.ipv4.tcp_keepalive_intvl',
+  'net.ipv4.tcp_keepalive_probes',
+  'net.ipv4.tcp_keepalive_time',
+  'net.ipv4.tcp_rmem',
+  'net.ipv4.tcp_syncookies',
+  'net.ipv4.tcp_wmem',
+];
+
+/** @throws kind `invalid`, naming the parameter, for what would change the whole machine. */
+export function checkSysctls({ sysctls = {}, network }: Pick<ContainerRequest, 'sysctls' | 'network'>): void {
+  for (const name of Object.keys(sysctls)) {
+    const isNetwork = OF_NETWORK.test(name);
+    if (!isNetwork && !OF_IPC.test(name)) throw invalid(name, 'is of the whole machine');
+    if (isNetwork && network?.hostNetwork === true) throw invalid(name, 'is of the machine, whose network the container has');
+  }
+}
+
+/** Kernel parameters of a sandbox. */
+export function sysctlsOf({ network, sysctls = {} }: Pick<ContainerRequest, 'sysctls' | 'network'>): Record<string, string> {
+  return { ...(network?.hostNetwork === true ? {} : { [FIRST_OPEN_PORT]: '0' }), ...sysctls };
+}
+
+function invalid(name: string, message: string): CloudlessError {
+  return new CloudlessError('invalid', `sysctls.${name}: ${message}`);
+}

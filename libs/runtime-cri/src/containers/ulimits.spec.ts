@@ -1,0 +1,48 @@
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
+import { ManualClock } from '@cloudless/base/testing';
+import { confirmUlimits, limitSandbox } from './ulimits.js';
+
+/** No process of this machine: above what process ids can be. @see proc_sys_kernel(5), pid_max */
+const PID = 2 ** 30;
+const LIMITS = `Limit                     Soft Limit           Hard Limit           Units
+Max core file size        0                    unlimited            bytes
+Max open files            4096                 4096                 files
+`;
+
+let proc: string;
+beforeAll(() => {
+  proc = mkdtempSync(path.join(tmpdir(), 'cloudless-limits-'));
+  mkdirSync(path.join(proc, String(PID)));
+  writeFileSync(path.join(proc, String(PID), 'limits'), LIMITS);
+});
+afterAll(() => rmSync(proc, { recursive: true, force: true }));
+
+describe('limits of the main process', () => {
+  const confirm = (name: string, soft: number, hard: number, pid = PID): Promise<void> =>
+    confirmUlimits(pid, [{ name, soft, hard }], new ManualClock(), proc);
+
+  it.each([
+    { name: 'core', soft: 0, hard: -1 },
+    { name: 'nofile', soft: 4096, hard: 4096 },
+  ])('$name: are as they were asked for', async ({ name, soft, hard }) => {
+    await confirm(name, soft, hard);
+  });
+
+  it('are refused when the container runtime made them something else', async () => {
+    await expect(confirm('nofile', 1024, 4096)).rejects.toMatchObject({
+      kind: 'precondition',
+      message: 'ulimits.nofile: the container runtime made 1024:4096 into 4096:4096; ask for that, or leave it out',
+    });
+  });
+
+  it('are of no interest once it has ended', async () => {
+    await confirm('nofile', 1024, 4096, PID + 1);
+  });
+
+  it.each([undefined, process.pid])('are not set on what does not start containers: process %p', async (pid) => {
+    await expect(limitSandbox(pid, [])).rejects.toMatchObject({ kind: 'unimplemented' });
+  });
+});

@@ -1,0 +1,38 @@
+import { describe, expect, it } from '@jest/globals';
+import { ManualClock } from '@cloudless/base/testing';
+import { awaitFound } from './await-found.js';
+
+describe('awaitFound', () => {
+  it('finds what comes after a minute, as a command does on a machine under load', async () => {
+    const clock = new ManualClock();
+    let there: string | undefined;
+    const found = awaitFound(
+      () => there,
+      () => false,
+      clock,
+    );
+    await clock.advance(60_000);
+    there = 'command';
+    await clock.advance(100);
+    expect(await found).toBe('command');
+  });
+
+  it('looks often at first and seldom later', async () => {
+    const clock = new ManualClock();
+    let looks = 0;
+    let over = false;
+    const found = awaitFound(
+      () => void (looks += 1),
+      () => over,
+      clock,
+    );
+    await clock.advance(1_000);
+    expect(looks).toBeGreaterThanOrEqual(200);
+    looks = 0;
+    await clock.advance(1_000);
+    expect(looks).toBeLessThanOrEqual(11);
+    over = true;
+    await clock.advance(100);
+    expect(await found).toBeUndefined();
+  });
+});

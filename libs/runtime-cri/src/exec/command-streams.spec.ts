@@ -1,0 +1,137 @@
+import type { Socket } from 'node:net';
+import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
+import type { ExecEvent, ExecInput, ExecRequest } from '@cloudless/runtime';
+import { endStatus, FakeStreamServer, STREAMS } from '../testing/fake-stream-server.js';
+import { until } from '../testing/real-cri-machine.js';
+import { realClock } from '../testing/system.js';
+import { CommandStreams } from './command-streams.js';
+import { ExecInputSender } from './exec-input.js';
+import { dataFrame } from './spdy.js';
+import { openStreams } from './upgrade.js';
+
+const PIECE = new Uint8Array(64 * 1024);
+/** More than kernel and client hold together. */
+const PIECES = 512;
+const never = new AbortController().signal;
+
+let server: FakeStreamServer;
+let streams: CommandStreams | undefined;
+/** The client's side of the connection. */
+let socket: Socket;
+
+beforeEach(async () => {
+  server = new FakeStreamServer();
+  await server.listen();
+});
+
+afterEach(async () => {
+  streams?.close();
+  await server.dispose();
+});
+
+async function open(request: Pick<ExecRequest, 'stdin' | 'input'> = {}): Promise<AsyncGenerator<ExecEvent>> {
+  const opened = await openStreams(server.url, never);
+  socket = opened.socket as Socket;
+  const input = new ExecInputSender({ command: ['any'], ...request });
+  streams = new CommandStreams({ ...opened, input, tty: undefined, clock: realClock });
+  await streams.open();
+  return streams.events();
+}
+
+/** Input without end, as a command that reads nothing is given. */
+async function* endless(): AsyncGenerator<ExecInput> {
+  for (;;) yield { kind: 'stdin', data: PIECE };
+}
+
+/** A piece, and then nothing for ever. */
+async function* onePiece(): AsyncGenerator<ExecInput> {
+  yield { kind: 'stdin', data: PIECE };
+  await new Promise<never>(() => undefined);
+}
+
+/** The server stops to read, tells the end, and resets the connection, as a kernel does when input was left unread. */
+function endAndReset(exitCode: number): void {
+  server.peer.pause();
+  server.peer.write(dataFrame(STREAMS.error, endStatus(exitCode)));
+  server.peer.resetAndDestroy();
+}
+
+/** SPDY/3.1, RST_STREAM with status 5, CANCEL. */
+function resetFrame(streamId: number): Buffer {
+  return Buffer.from([0x80, 3, 0, 3, 0, 0, 0, 8, 0, 0, 0, streamId, 0, 0, 0, 5]);
+}
+
+async function rest(events: AsyncGenerator<ExecEvent>): Promise<{ readonly bytes: number; readonly exitCode: unknown }> {
+  let bytes = 0;
+  for await (const event of events) {
+    if (event.kind === 'exited') return { bytes, exitCode: event.exitCode };
+    bytes += event.data.length;
+  }
+  return { bytes, exitCode: 'none' };
+}
+
+describe('the streams of a command', () => {
+  it('give the exit code of a command whose input broke before the code was read', async () => {
+    const events = await open({ input: endless() });
+    const result = rest(events);
+    await server.input(PIECE.length);
+    endAndReset(3);
+    expect(await result).toEqual({ bytes: 0, exitCode: 3 });
+  });
+
+  it('give the exit code that waits in the kernel while a write of input fails', async () => {
+    const events = await open({ input: onePiece() });
+    await server.input(PIECE.length);
+    endAndReset(3);
+    for (let turn = 0; turn < 3; turn += 1) socket.write(dataFrame(STREAMS.stdin, PIECE));
+    expect(await rest(events)).toEqual({ bytes: 0, exitCode: 3 });
+  });
+
+  it('give the output and the exit code that came before the connection broke to a reader who comes late', async () => {
+    const events = await open({ input: endless() });
+    const over = new Promise((resolve) => socket.once('end', resolve).once('close', resolve));
+    await server.input(PIECE.length);
+    server.peer.write(dataFrame(STREAMS.stdout, new Uint8Array(100)));
+    endAndReset(3);
+    await over;
+    expect(await rest(events)).toEqual({ bytes: 100, exitCode: 3 });
+  });
+
+  it('send no more input once the runtime takes none, and still give the exit code', async () => {
+    let leave = (): void => undefined;
+    const left = new Promise<void>((resolve) => (leave = resolve));
+    async function* watched(): AsyncGenerator<ExecInput> {
+      try {
+        yield* endless();
+      } finally {
+        leave();
+      }
+    }
+    const result = rest(await open({ input: watched() }));
+    await server.input(PIECE.length);
+    server.peer.write(resetFrame(STREAMS.stdin));
+    await left;
+    server.peer.write(dataFrame(STREAMS.error, endStatus(0)));
+    expect(await result).toEqual({ bytes: 0, exitCode: 0 });
+  });
+
+  it('fail when the connection ends without an exit code, after the output that came', async () => {
+    const events = await open();
+    server.peer.write(dataFrame(STREAMS.stdout, PIECE));
+    server.peer.end();
+    expect(await events.next()).toMatchObject({ value: { kind: 'output' } });
+    await expect(rest(events)).rejects.toMatchObject({
+      kind: 'unavailable',
+      message: 'exec: the container runtime ended the connection',
+    });
+  });
+
+  it('make the runtime wait for a reader who does not take the output', async () => {
+    const events = await open();
+    for (let piece = 0; piece < PIECES; piece += 1) server.peer.write(dataFrame(STREAMS.stdout, PIECE));
+    server.peer.write(dataFrame(STREAMS.error, endStatus(0)));
+    await until(() => socket.isPaused());
+    expect(socket.bytesRead).toBeLessThan(8 * 1024 * 1024);
+    expect(await rest(events)).toEqual({ bytes: PIECES * PIECE.length, exitCode: 0 });
+  });
+});

@@ -1,0 +1,82 @@
+import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
+import { silentLog } from '@cloudless/base';
+import { Code, ConnectError } from '@connectrpc/connect';
+import type { ContainerEvent, ContainerRuntime } from '@cloudless/runtime';
+import { openCriRuntime } from './index.js';
+import { FakeCriServer } from './testing/fake-cri-server.js';
+import { aRequest } from './testing/requests.js';
+import { realClock } from './testing/system.js';
+
+const REFUSAL = 'failed to create shim task: exec: "/app/run": permission denied: unknown';
+
+let server: FakeCriServer;
+let runtime: ContainerRuntime;
+
+beforeEach(async () => {
+  server = new FakeCriServer();
+});
+
+afterEach(async () => {
+  await runtime.close();
+  await server.dispose();
+});
+
+/**
+ * A runtime that refuses to start a container as containerd does: the container shows as ended with code 128 before the call
+ * fails, and the caller lists in between.
+ * @returns The container as listed in between.
+ */
+function refuseStart(ended: { readonly reason: string; readonly startedAt: bigint }): { listed: Promise<unknown> } {
+  const seen = { listed: Promise.resolve<unknown>(undefined) };
+  server.overrides.startContainer = async () => {
+    server.exit(server.only, 128, ended.reason);
+    server.only.startedAt = ended.startedAt;
+    seen.listed = runtime.list();
+    await seen.listed;
+    throw new ConnectError(REFUSAL, Code.Unknown);
+  };
+  return seen;
+}
+
+describe('a container that the runtime could not start', () => {
+  it.each([
+    { name: 'containerd', reason: 'StartError', startedAt: 0n },
+    { name: 'a runtime that sets the start time', reason: 'StartError', startedAt: 5n },
+    { name: 'CRI-O, whose zero time is negative', reason: 'Error', startedAt: -6_795_364_578_871_345_152n },
+  ])('is neither listed nor told as started or ended, as by $name', async (ended) => {
+    const seen = refuseStart(ended);
+    await server.listen();
+    const { socketPath, logDirectory, home } = server;
+    const owner = { cluster: 'c1', node: 'n1' };
+    runtime = await openCriRuntime({
+      ...{ socketPath, logDirectory, imageDirectory: home, owner },
+      ...{ clock: realClock, log: silentLog },
+    });
+    const leave = new AbortController();
+    const told: ContainerEvent[] = [];
+    const events = runtime.events(leave.signal);
+    const reading = (async () => {
+      for await (const event of events) told.push(event);
+    })();
+    await expect(runtime.start(aRequest())).rejects.toMatchObject({ kind: 'invalid', message: REFUSAL });
+    expect(await seen.listed).toEqual([]);
+    expect(await runtime.list()).toEqual([]);
+    leave.abort();
+    await reading;
+    expect(told).toEqual([]);
+  });
+
+  it('hides no container whose end the runtime did not see', async () => {
+    await server.listen();
+    const { socketPath, logDirectory, home } = server;
+    const owner = { cluster: 'c1', node: 'n1' };
+    runtime = await openCriRuntime({
+      ...{ socketPath, logDirectory, imageDirectory: home, owner },
+      ...{ clock: realClock, log: silentLog },
+    });
+    await runtime.start(aRequest());
+    server.exit(server.only, 255, 'Unknown');
+    server.only.startedAt = 0n;
+    expect(await runtime.list()).toMatchObject([{ phase: 'exited', exitCode: -1 }]);
+  });
+});

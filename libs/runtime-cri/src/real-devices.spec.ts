@@ -1,0 +1,69 @@
+import { execFileSync } from 'node:child_process';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
+import type { DeviceRequest } from '@cloudless/runtime';
+import { execIn, startIdle } from './testing/real-commands.js';
+import { openRealCriMachine, WHY_NOT, type RealCriMachine } from './testing/real-cri-machine.js';
+
+const describeReal = WHY_NOT === undefined ? describe : describe.skip;
+
+let machine: RealCriMachine;
+let home: string;
+/** The log of the kernel, which no container has by itself: include/uapi/linux/major.h, drivers/char/mem.c */
+let device: string;
+
+/** What a shell says in a container with a device. */
+async function inside(request: DeviceRequest, script: string): Promise<string> {
+  const { containerId } = await startIdle(machine.runtime, { devices: [request] });
+  return (await execIn(machine.runtime, containerId, script)).text.trim();
+}
+
+describeReal(`devices of real containers${WHY_NOT === undefined ? '' : ` (${WHY_NOT})`}`, () => {
+  beforeAll(async () => {
+    home = mkdtempSync(path.join(tmpdir(), 'cloudless-devices-'));
+    device = path.join(home, 'kmsg');
+    execFileSync('mknod', [device, 'c', '1', '11']);
+    writeFileSync(path.join(home, 'file'), '');
+    machine = await openRealCriMachine({ allowedDevices: [device, path.join(home, 'file')] });
+  });
+  afterAll(async () => {
+    await machine.dispose();
+    rmSync(home, { recursive: true, force: true });
+  });
+
+  it('a device is found where it was asked for, and can be used', async () => {
+    const request = { hostPath: device, containerPath: '/dev/kernel-log', permissions: 'rwm' };
+    const script = 'stat -c "%F %t:%T" /dev/kernel-log; : > /dev/kernel-log && echo open';
+    expect(await inside(request, script)).toBe('character special file 1:b\nopen');
+  });
+
+  it('a device that may only be read cannot be written to', async () => {
+    const request = { hostPath: device, containerPath: device, permissions: 'r' };
+    expect(await inside(request, `: > ${device} || echo refused`)).toMatch(/not permitted[\s\S]*$/);
+  });
+
+  it('a device that the operator did not allow is refused, and a file that is none', async () => {
+    const of = (hostPath: string): DeviceRequest => ({ hostPath, containerPath: '/dev/x', permissions: 'r' });
+    await expect(inside(of('/dev/mem'), '')).rejects.toMatchObject({
+      kind: 'unimplemented',
+      message: 'devices./dev/mem: this node lacks the capability device./dev/mem: its agent needs --allow-device /dev/mem',
+    });
+    await expect(inside(of(path.join(home, 'file')), '')).rejects.toMatchObject({
+      kind: 'precondition',
+      message: `devices.${home}/file: is no device of this node`,
+    });
+  });
+
+  it('an image is run by nodes of its platform', async () => {
+    const own = machine.runtime.capabilities().filter((name) => name.startsWith('platform.'));
+    expect(own).toEqual([expect.stringMatching(/^platform\.linux\/[a-z0-9]+$/)]);
+    const imagePlatform = (own[0] ?? '').replace('platform.', '');
+    expect(await startIdle(machine.runtime, { imagePlatform })).toMatchObject({ phase: 'running' });
+    await expect(startIdle(machine.runtime, { imagePlatform: 'linux/none' })).rejects.toMatchObject({
+      kind: 'unimplemented',
+      message: 'imagePlatform: this node lacks the capability platform.linux/none',
+    });
+  });
+});

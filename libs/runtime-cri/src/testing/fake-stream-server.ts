@@ -1,0 +1,80 @@
+import { createServer, type Server } from 'node:http';
+import type { AddressInfo, Socket } from 'node:net';
+import { SpdyParser } from '../exec/spdy.js';
+
+const ANSWER = [
+  'HTTP/1.1 101 Switching Protocols',
+  'Connection: Upgrade',
+  'Upgrade: SPDY/3.1',
+  'X-Stream-Protocol-Version: v4.channel.k8s.io',
+  '',
+  '',
+].join('\r\n');
+
+/** The stream ids of a command with input and without a terminal, in the order in which a client opens them. */
+export const STREAMS = { error: 1, stdin: 3, stdout: 5, stderr: 7 } as const;
+
+/** The JSON that tells the end of a command. */
+export function endStatus(exitCode: number): Uint8Array {
+  const causes = [{ reason: 'ExitCode', message: String(exitCode) }];
+  const status = { status: 'Failure', reason: 'NonZeroExitCode', details: { causes } };
+  return new TextEncoder().encode(JSON.stringify(exitCode === 0 ? { status: 'Success' } : status));
+}
+
+/** The streaming server of a container runtime, for one command. The test writes frames to `peer` and reads what came. */
+export class FakeStreamServer {
+  private readonly server: Server = createServer();
+  private readonly sockets = new Set<Socket>();
+  private readonly parser = new SpdyParser();
+  private readonly waiting = new Set<() => void>();
+  private connection: Socket | undefined;
+  /** Bytes of input that the server took. */
+  inputBytes = 0;
+  private isInputEnded = false;
+
+  /** Where a client connects. */
+  get url(): string {
+    return `http://127.0.0.1:${(this.server.address() as AddressInfo).port}/exec/token`;
+  }
+
+  /** The connection of the client. */
+  get peer(): Socket {
+    if (this.connection === undefined) throw new Error('no client has connected');
+    return this.connection;
+  }
+
+  async listen(): Promise<void> {
+    this.server.on('connection', (socket: Socket) => this.sockets.add(socket));
+    this.server.on('upgrade', (_request, socket, head: Buffer) => this.accept(socket as Socket, head));
+    await new Promise<void>((resolve) => this.server.listen(0, '127.0.0.1', resolve));
+  }
+
+  /** Resolves when input has come and, unless `bytes` is given, has ended. */
+  async input(bytes?: number): Promise<void> {
+    const isThere = (): boolean => (bytes === undefined ? this.isInputEnded : this.inputBytes >= bytes);
+    while (!isThere()) await new Promise<void>((resolve) => this.waiting.add(resolve));
+  }
+
+  async dispose(): Promise<void> {
+    for (const socket of this.sockets) socket.destroy();
+    await new Promise<void>((resolve) => this.server.close(() => resolve()));
+  }
+
+  private accept(socket: Socket, head: Buffer): void {
+    this.connection = socket;
+    socket.on('error', () => undefined);
+    socket.write(ANSWER);
+    socket.on('data', (chunk: Buffer) => this.take(chunk));
+    this.take(head);
+  }
+
+  private take(chunk: Buffer): void {
+    for (const frame of this.parser.feed(chunk)) {
+      if (!('streamId' in frame) || frame.streamId !== STREAMS.stdin) continue;
+      if (frame.kind === 'data') this.inputBytes += frame.data.length;
+      if (frame.kind === 'end') this.isInputEnded = true;
+    }
+    for (const resolve of this.waiting) resolve();
+    this.waiting.clear();
+  }
+}

@@ -1,0 +1,69 @@
+import { createSeededRandom } from '@cloudless/base';
+import type { PortRequest } from '@cloudless/runtime';
+import type { SupervisorSettings } from '../wire/messages.js';
+import { PortPool } from './port-pool.js';
+
+/** Where neither agents nor the system give ports by themselves. */
+const settings = { portRange: { from: 12_000, to: 17_999 }, address: '127.0.0.1' } as SupervisorSettings;
+const http: PortRequest = { name: 'http', port: 80, protocol: 'tcp' };
+const dns: PortRequest = { name: 'dns', port: 53, protocol: 'udp' };
+
+/** Pools that begin at the same port, as those of supervisors on one machine may. */
+const pools: PortPool[] = [];
+function aPool(): PortPool {
+  const pool = new PortPool(createSeededRandom(7));
+  pools.push(pool);
+  return pool;
+}
+const given: number[] = [];
+const takeFrom = async (pool: PortPool, ...requests: PortRequest[]): Promise<readonly number[]> => {
+  const ports = await pool.take(requests, settings);
+  given.push(...ports);
+  return ports;
+};
+afterEach(() => {
+  for (const pool of pools.splice(0)) pool.release(given);
+  given.length = 0;
+});
+
+const describeLinux = process.platform === 'linux' ? describe : describe.skip;
+
+describeLinux('ports of several supervisors on one machine', () => {
+  it.each([http, dns])('differ although no process listens yet ($protocol)', async (request) => {
+    const [first] = await takeFrom(aPool(), request);
+    const [second] = await takeFrom(aPool(), request);
+    expect(second).not.toBe(first);
+  });
+
+  it('differ when many are given at the same moment', async () => {
+    const all = await Promise.all(Array.from({ length: 6 }, () => takeFrom(aPool(), http, http, http)));
+    expect(new Set(all.flat()).size).toBe(18);
+  });
+
+  it('stay with a container that a later supervisor has adopted', async () => {
+    const first = aPool();
+    const [port = 0] = await takeFrom(first, http);
+    const later = aPool();
+    first.release([port]); // its supervisor was killed
+    await later.hold([port]);
+    expect(await takeFrom(aPool(), http)).not.toEqual([port]);
+  });
+
+  it('are given again, by whichever supervisor, once the container has ended', async () => {
+    const [first, second] = [aPool(), aPool()];
+    const ports = await takeFrom(first, http);
+    first.release(ports);
+    expect(await takeFrom(second, http)).toEqual(ports);
+  });
+
+  it('are all given back when the range has too few', async () => {
+    const pool = aPool();
+    const [port = 0] = await takeFrom(pool, http);
+    pool.release([port]);
+    const narrow = { ...settings, portRange: { from: port, to: port } };
+    const tooMany = aPool().take([http, http], narrow);
+    await expect(tooMany).rejects.toMatchObject({ kind: 'exhausted' });
+    expect(await aPool().take([http], narrow)).toEqual([port]);
+    given.push(port);
+  });
+});

@@ -1,0 +1,37 @@
+import { CloudlessError } from '@cloudless/base';
+import type { ExecEvent, ExecRequest } from './container-runtime.js';
+
+/**
+ * Why a program could not be executed, as shells and container engines tell the two apart.
+ * @see POSIX.1-2017, Shell Command Language, 2.8.2 "Exit Status for Commands"
+ */
+export const NOT_STARTED_EXIT_CODES = { notFound: 127, notExecutable: 126 } as const;
+
+/** A command whose program does not exist, or cannot be executed. */
+export class CommandNotStartedError extends CloudlessError {
+  constructor(
+    readonly exitCode: (typeof NOT_STARTED_EXIT_CODES)[keyof typeof NOT_STARTED_EXIT_CODES],
+    message: string,
+    options: ErrorOptions = {},
+  ) {
+    super('invalid', message, options);
+  }
+}
+
+/**
+ * The events of a command, in which a program that could not be executed is an exit code with a line of output, no error: callers
+ * cannot tell it from a shell that did not find the program, and need not.
+ */
+export async function* withStartFailure(
+  { tty }: Pick<ExecRequest, 'tty'>,
+  events: AsyncIterable<ExecEvent>,
+): AsyncGenerator<ExecEvent> {
+  try {
+    yield* events;
+  } catch (reason) {
+    if (!(reason instanceof CommandNotStartedError)) throw reason;
+    const line = `${reason.message}${tty === undefined ? '\n' : '\r\n'}`;
+    yield { kind: 'output', stream: tty === undefined ? 'stderr' : 'stdout', data: new TextEncoder().encode(line) };
+    yield { kind: 'exited', exitCode: reason.exitCode };
+  }
+}

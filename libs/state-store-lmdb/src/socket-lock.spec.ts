@@ -1,0 +1,65 @@
+import { mkdir, readdir, rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import { acquireSocketLock } from './socket-lock.js';
+import { removeTemporaryDirectories, StoreChild, temporaryDirectory } from './testing/index.js';
+
+afterAll(removeTemporaryDirectories);
+
+const describeOnLinux = process.platform === 'linux' ? describe : describe.skip;
+
+describeOnLinux('lock socket in a directory', () => {
+  it('refuses a second holder and is free after release', async () => {
+    const directory = await temporaryDirectory();
+    const lock = await acquireSocketLock(directory);
+    expect(lock?.isHeld()).toBe(true);
+    expect(await acquireSocketLock(directory)).toBeUndefined();
+    expect(await readdir(directory)).toEqual(['lock-1']);
+    await lock?.release();
+    const next = await acquireSocketLock(directory);
+    expect(await readdir(directory)).toEqual(['lock-2']);
+    await next?.release();
+  });
+
+  it('lets exactly one of many take it, also from one that was released', async () => {
+    const directory = await temporaryDirectory();
+    for (let round = 0; round < 5; round += 1) {
+      const locks = await Promise.all(Array.from({ length: 8 }, () => acquireSocketLock(directory)));
+      const held = locks.filter((lock) => lock !== undefined);
+      expect(held).toHaveLength(1);
+      expect(held[0]?.isHeld()).toBe(true);
+      await held[0]?.release();
+    }
+  });
+
+  it('is held by a process that is stopped and free after that process was killed', async () => {
+    const directory = await temporaryDirectory();
+    const holder = StoreChild.start('hold', directory);
+    await holder.hears('open');
+    process.kill(holder.pid, 'SIGSTOP');
+    expect(await acquireSocketLock(directory)).toBeUndefined();
+    await holder.kill();
+    const lock = await acquireSocketLock(directory);
+    expect(lock?.isHeld()).toBe(true);
+    await lock?.release();
+  });
+
+  it('is no longer held once somebody has deleted or replaced it', async () => {
+    const directory = await temporaryDirectory();
+    const first = await acquireSocketLock(directory);
+    await rm(join(directory, 'lock-1'));
+    expect(first?.isHeld()).toBe(false);
+    const second = await acquireSocketLock(directory);
+    expect([first?.isHeld(), second?.isHeld()]).toEqual([false, true]);
+    await first?.release();
+    expect(second?.isHeld()).toBe(true);
+    await second?.release();
+  });
+
+  it('works in a directory whose path is longer than the path of a socket may be', async () => {
+    const directory = join(await temporaryDirectory(), 'x'.repeat(120));
+    await mkdir(directory);
+    const lock = await acquireSocketLock(directory);
+    expect(await acquireSocketLock(directory)).toBeUndefined();
+    await lock?.release();
+  });
+});

@@ -1,0 +1,142 @@
+import { randomBytes } from 'node:crypto';
+import { link, open, readdir, rm } from 'node:fs/promises';
+import { connect, createServer, type Server } from 'node:net';
+import { join } from 'node:path';
+import { CloudlessError, errorMessageOf } from '@cloudless/base';
+import { errorCodeOf } from './error-code.js';
+import { identityOf } from './file-identity.js';
+import { noRoomFor } from './lmdb-errors.js';
+import type { DirectoryLock } from './lock-holder.js';
+
+const LOCK_NAME = /^lock-([1-9]\d{0,14})$/;
+const DRAFT_NAME = /^draft-[0-9a-f]{16}\.lock$/;
+const DRAFT_BYTES = 8;
+/** Each attempt that fails without a holder was lost to another process that took the lock meanwhile. */
+const MAX_ATTEMPTS = 10;
+
+/**
+ * Takes a lock that is a Unix socket in the directory and listens as long as its process lives.
+ *
+ * The kernel knows whether anybody listens: for every process of the machine, whatever its network, PID or mount
+ * namespace, also while the holder is stopped, and no longer once it was killed. Process ids and start times,
+ * which another namespace cannot judge, play no part.
+ *
+ * The socket with the highest number counts. To take over from one that nobody listens to, a process links its own
+ * socket, which already listens, under the next number (`link` is atomic and fails when the name exists), and only
+ * then removes lower ones. So no two can take over from the same holder, and a process that was slow to look finds
+ * a higher number and steps back. The highest one is never removed, so that numbers never begin again.
+ * @returns Undefined when a process that lives holds the lock.
+ * @throws kind `unavailable` when the file system cannot hold such a lock, `exhausted` when it is full.
+ * @see unix(7), "Pathname sockets"
+ */
+export async function acquireSocketLock(directory: string): Promise<DirectoryLock | undefined> {
+  // Through a descriptor, because a socket's path has at most 107 bytes.
+  const descriptor = await open(directory, 'r');
+  const within = (name: string): string => join(`/proc/self/fd/${descriptor.fd}`, name);
+  const draft = `draft-${randomBytes(DRAFT_BYTES).toString('hex')}.lock`;
+  let server: Server | undefined;
+  const letGo = async (): Promise<void> => {
+    await new Promise<void>((resolve) => (server === undefined ? resolve() : server.close(() => resolve())));
+    await rm(within(draft), { force: true });
+    await descriptor.close();
+  };
+  try {
+    server = await listen(within(draft));
+    const number = await takeNumber(within, draft);
+    if (number === undefined) {
+      await letGo();
+      return undefined;
+    }
+    const file = join(directory, `lock-${number}`);
+    const ours = identityOf(within(`lock-${number}`));
+    return { release: letGo, isHeld: () => [ours, 'unknown'].includes(identityOf(file)) };
+  } catch (cause) {
+    await letGo();
+    if (isFull(cause)) throw noRoomFor(directory, cause);
+    throw cause instanceof CloudlessError ? cause : cannotLock(directory, cause);
+  }
+}
+
+/** A lock file, or what an attempt to take the lock left behind. */
+export function isLockFile(name: string): boolean {
+  return LOCK_NAME.test(name) || DRAFT_NAME.test(name);
+}
+
+type Within = (name: string) => string;
+
+/** @returns The number that is ours now; undefined when a process that lives holds the lock. */
+async function takeNumber(within: Within, draft: string): Promise<number | undefined> {
+  for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt += 1) {
+    const highest = (await numbersIn(within)).at(-1);
+    if (highest !== undefined && (await isListening(within(`lock-${highest}`)))) return undefined;
+    const number = (highest ?? 0) + 1;
+    if (!(await linkTo(within(draft), within(`lock-${number}`)))) continue;
+    const numbers = await numbersIn(within);
+    if (numbers.at(-1) === number) {
+      await removeOthers(within, number);
+      return number;
+    }
+    await rm(within(`lock-${number}`), { force: true });
+  }
+  throw new CloudlessError('unavailable', 'other processes keep taking the lock');
+}
+
+async function numbersIn(within: Within): Promise<readonly number[]> {
+  const numbers = (await readdir(within('.'))).flatMap((name) => LOCK_NAME.exec(name)?.[1] ?? []);
+  return numbers.map(Number).sort((a, b) => a - b);
+}
+
+/** Lower numbers, and drafts: whoever still needs one of those finds that the lock is held. */
+async function removeOthers(within: Within, ours: number): Promise<void> {
+  for (const name of await readdir(within('.'))) {
+    const number = LOCK_NAME.exec(name)?.[1];
+    if (DRAFT_NAME.test(name) || (number !== undefined && Number(number) < ours)) await rm(within(name), { force: true });
+  }
+}
+
+/** @returns False when the name exists, or the holder has removed our draft. */
+async function linkTo(draft: string, name: string): Promise<boolean> {
+  try {
+    await link(draft, name);
+    return true;
+  } catch (reason) {
+    if (['EEXIST', 'ENOENT'].includes(String(errorCodeOf(reason)))) return false;
+    throw reason;
+  }
+}
+
+function listen(path: string): Promise<Server> {
+  const server = createServer((connection) => connection.destroy());
+  return new Promise((resolve, reject) => {
+    server.once('error', reject);
+    server.listen({ path }, () => {
+      server.off('error', reject);
+      server.unref();
+      resolve(server);
+    });
+  });
+}
+
+/** Whoever cannot be asked, for whatever reason but that nobody listens, may be alive. */
+function isListening(path: string): Promise<boolean> {
+  return new Promise((resolve) => {
+    const socket = connect(path, () => {
+      socket.destroy();
+      resolve(true);
+    });
+    socket.once('error', (reason) => resolve(!['ECONNREFUSED', 'ENOENT'].includes(String(errorCodeOf(reason)))));
+  });
+}
+
+function isFull(reason: unknown): boolean {
+  return ['ENOSPC', 'EDQUOT'].includes(String(errorCodeOf(reason)));
+}
+
+function cannotLock(directory: string, cause: unknown): CloudlessError {
+  return new CloudlessError(
+    'unavailable',
+    `data directory ${directory} cannot be locked (${errorMessageOf(cause)}): name one on a local file system with ` +
+      'sockets and hard links',
+    { cause },
+  );
+}

@@ -1,0 +1,83 @@
+import { copyFile, mkdir, readdir, rename, rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import { ManualClock } from '@cloudless/base/testing';
+import { type StorageFault } from '@cloudless/state-store';
+import { openLmdbStateStore } from './index.js';
+import { removeTemporaryDirectories, temporaryDirectory } from './testing/index.js';
+
+afterAll(removeTemporaryDirectories);
+
+async function aStore() {
+  const directory = join(await temporaryDirectory(), 'data');
+  const clock = new ManualClock();
+  const faults: StorageFault[] = [];
+  const store = await openLmdbStateStore({ directory, clock, lookEveryMs: 1_000, onFault: (fault) => faults.push(fault) });
+  await store.txn([], [{ put: 'before', value: new Uint8Array() }]);
+  return { directory, file: join(directory, 'store.mdb'), clock, store, faults };
+}
+
+const losses: readonly {
+  readonly how: string;
+  readonly lost: StorageFault['lost'];
+  readonly act: (directory: string, file: string) => Promise<unknown>;
+}[] = [
+  { how: 'its directory is deleted', lost: 'dataFile', act: (directory) => rm(directory, { recursive: true }) },
+  { how: 'its directory is moved', lost: 'dataFile', act: (directory) => rename(directory, `${directory}-moved`) },
+  {
+    how: 'its directory is replaced by an empty one',
+    lost: 'dataFile',
+    act: async (directory) => {
+      await rename(directory, `${directory}-moved`);
+      await mkdir(directory, { mode: 0o700 });
+    },
+  },
+  { how: 'its file is deleted', lost: 'dataFile', act: (_, file) => rm(file) },
+  {
+    how: 'its file is replaced by a copy',
+    lost: 'dataFile',
+    act: async (_, file) => {
+      await copyFile(file, `${file}-copy`);
+      await rename(`${file}-copy`, file);
+    },
+  },
+  ...(process.platform === 'linux'
+    ? [{ how: 'its lock is deleted', lost: 'lock' as const, act: (directory: string) => rm(join(directory, 'lock-1')) }]
+    : []),
+];
+
+describe('a store in use, once', () => {
+  it.each(losses)('$how, acknowledges no write and reads on', async ({ lost, act }) => {
+    const { directory, file, store, faults } = await aStore();
+    await act(directory, file);
+    await expect(store.txn([], [{ put: 'after', value: new Uint8Array() }])).rejects.toMatchObject({
+      kind: 'unavailable',
+      message: expect.stringContaining(file) as string,
+    });
+    expect(faults.map((fault) => fault.lost)).toEqual([lost]);
+    expect((await store.range({ prefix: '' })).entries.map(({ key }) => key)).toEqual(['before']);
+    await store.close();
+  });
+
+  it.each(losses)('$how, says so at the next look without any write', async ({ lost, act }) => {
+    const { directory, file, store, clock, faults } = await aStore();
+    await clock.advance(10_000);
+    expect(faults).toEqual([]);
+    await act(directory, file);
+    await clock.advance(1_000);
+    expect(faults.map((fault) => fault.lost)).toEqual([lost]);
+    await store.close();
+  });
+
+  it('its directory is moved away and back, is opened again with all that was acknowledged', async () => {
+    const { directory, clock, store } = await aStore();
+    await rename(directory, `${directory}-moved`);
+    await clock.advance(1_000);
+    await rename(`${directory}-moved`, directory);
+    await expect(store.txn([], [{ put: 'after', value: new Uint8Array() }])).rejects.toMatchObject({ kind: 'unavailable' });
+    await store.close();
+    const again = await openLmdbStateStore({ directory, clock });
+    expect((await again.range({ prefix: '' })).entries.map(({ key }) => key)).toEqual(['before']);
+    await again.close();
+    expect(await readdir(directory)).toContain('store.mdb');
+  });
+});

@@ -1,0 +1,49 @@
+import { mkdtempSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { makeDirectory, makeDirectorySync } from './index.js';
+
+/** Both forms of the function, so that each test holds for either. */
+const forms = [
+  { name: 'makeDirectory', make: makeDirectory },
+  { name: 'makeDirectorySync', make: async (path: string, mode?: number) => makeDirectorySync(path, mode) },
+];
+
+describe.each(forms)('$name', ({ make }) => {
+  let home = '';
+  beforeEach(() => void (home = mkdtempSync(join(tmpdir(), 'make-directory-'))));
+  afterEach(() => rmSync(home, { recursive: true }));
+
+  it('makes a directory with all missing parents and returns the first one that it made', async () => {
+    expect(await make(join(home, 'a', 'b', 'c'), 0o700)).toBe(join(home, 'a'));
+    const modes = ['a', 'a/b', 'a/b/c'].map((path) => statSync(join(home, path)).mode & 0o777);
+    expect(modes).toEqual([0o700, 0o700, 0o700]);
+  });
+
+  it('leaves a directory that exists as it is and returns undefined', async () => {
+    const { mode } = statSync(home);
+    expect(await make(home, 0o755)).toBeUndefined();
+    expect(await make(`${home}/`, 0o755)).toBeUndefined();
+    expect(statSync(home).mode).toBe(mode);
+  });
+
+  it('lets several callers make the same directory at once', async () => {
+    const path = join(home, 'a', 'b');
+    await Promise.all(Array.from({ length: 8 }, () => make(path)));
+    expect(statSync(path).isDirectory()).toBe(true);
+  });
+
+  it('refuses a path that a file is in the way of', async () => {
+    writeFileSync(join(home, 'file'), '');
+    await expect(make(join(home, 'file'))).rejects.toMatchObject({ code: 'EEXIST' });
+    await expect(make(join(home, 'file', 'below'))).rejects.toMatchObject({ code: 'ENOTDIR' });
+  });
+
+  // Linux answers mkdir in /proc with ENOENT although /proc exists; Node 20's own recursive mkdir then never ends.
+  it.each(process.platform === 'linux' ? ['/proc/cloudless', '/proc/cloudless/a/b'] : [])(
+    'ends with an error where the file system makes no directories (%s)',
+    async (path) => {
+      await expect(make(path)).rejects.toMatchObject({ code: 'ENOENT' });
+    },
+  );
+});

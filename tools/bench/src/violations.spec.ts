@@ -1,0 +1,43 @@
+import { Violations } from './violations.js';
+
+describe('violations of a benchmark', () => {
+  it('make the exit code 1, and each is told', () => {
+    const told: string[] = [];
+    const violations = new Violations();
+    violations.check(true, 'what holds');
+    violations.check(3 > 4, '3 nodes were lost that were well');
+    violations.none(2, 'replicas started twice');
+    violations.none(0, 'replicas lost');
+    expect(violations.exitCode((text) => void told.push(text))).toBe(1);
+    expect(told).toEqual(['VIOLATION: 3 nodes were lost that were well', 'VIOLATION: replicas started twice: 2, must be 0']);
+    expect(violations.texts).toEqual(['3 nodes were lost that were well', 'replicas started twice: 2, must be 0']);
+  });
+
+  it('that there are none of make the exit code 0 and no line', () => {
+    const told: string[] = [];
+    const violations = new Violations();
+    violations.check(true, 'what holds');
+    expect(violations.exitCode((text) => void told.push(text))).toBe(0);
+    expect(told).toEqual([]);
+  });
+
+  it.each([Number.NaN, -1, 1])('are what a count of %s is that must be 0', (count) => {
+    const violations = new Violations();
+    violations.none(count, 'losses');
+    expect(violations.exitCode(() => undefined)).toBe(1);
+  });
+});
+
+describe('growth of a figure under churn', () => {
+  it.each([
+    { name: 'the same', first: 100, second: 100, violations: 0 },
+    { name: 'a little more', first: 100, second: 115, violations: 0 },
+    { name: 'a third more and a margin', first: 100, second: 160, violations: 1 },
+    { name: 'less', first: 100, second: 50, violations: 0 },
+    { name: 'not known', first: undefined, second: undefined, violations: 1 },
+  ])('$name: $violations violations', ({ first, second, violations }) => {
+    const seen = new Violations();
+    seen.flat('open files of the agent', { first, second }, { share: 0.25, margin: 20 });
+    expect(seen.texts).toHaveLength(violations);
+  });
+});

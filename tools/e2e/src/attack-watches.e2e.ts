@@ -1,0 +1,71 @@
+import { createCoordinatorClient } from '@cloudless/api';
+import { createGrpcTransport } from '@connectrpc/connect-node';
+import { attacked, callFrames, callHead, envelope, opening, RawClient, residentMiB, streams } from './attack-tools.js';
+import { RealCluster } from './cluster.js';
+
+/** What one principal may have open, so that many connections are what the attack needs. */
+const STREAMS_PER_CONNECTION = 64;
+const CONNECTIONS = 79;
+/** What all of them may have open, as they come from one address. */
+const STREAMS_PER_ADDRESS = 512;
+/** Coarse: what is open holds about 50 MiB, the rest is what Node's heap keeps after the burst. */
+const GROWTH_MIB = 384;
+
+let cluster: RealCluster;
+const clients: RawClient[] = [];
+beforeAll(async () => {
+  cluster = await RealCluster.start([]);
+  const annotations = Object.fromEntries(Array.from({ length: 4 }, (_, index) => [`k${index}`, 'x'.repeat(8_000)]));
+  const spec = { command: ['true'], replicas: 0, annotations };
+  for (let index = 0; index < 32; index += 1) await cluster.client.createWorkload({ name: `w${index}`, spec });
+});
+afterAll(async () => {
+  for (const client of clients) client.destroy();
+  await cluster.stop();
+});
+
+/** The coordinator's metrics by name with labels. */
+async function metrics(): Promise<ReadonlyMap<string, number>> {
+  const text = await (await fetch(`${cluster.opsUrl}/metrics`)).text();
+  return new Map(
+    text
+      .split('\n')
+      .filter((line) => !line.startsWith('#'))
+      .map((line) => [line.slice(0, line.lastIndexOf(' ')), Number(line.slice(line.lastIndexOf(' ') + 1))]),
+  );
+}
+
+/** Watches that are open, or were refused for whatever reason. */
+function answeredOf(now: ReadonlyMap<string, number>): number {
+  return [...now]
+    .filter(([name]) => /^cloudless_rpc_(streams$|streams_refused_total$|shed_total\{)/.test(name))
+    .reduce((sum, [, count]) => sum + count, 0);
+}
+
+describe('5,056 watches of one machine that are never read', () => {
+  it('hold what one address may, and everyone else is served', async () => {
+    const { pid } = cluster.coordinatorProcess;
+    const restMiB = residentMiB(pid);
+    const bystander = createCoordinatorClient(createGrpcTransport({ baseUrl: cluster.url }));
+    const head = callHead('WatchWorkloads', 'application/grpc');
+    const watches = streams(STREAMS_PER_CONNECTION).map((stream) => callFrames(stream, head, envelope(new Uint8Array())));
+    const seen = await attacked(pid, restMiB, bystander, 'w1', async () => {
+      for (let count = 0; count < CONNECTIONS; count += 1) {
+        const client = new RawClient(cluster.url);
+        clients.push(client);
+        await client.send(Buffer.concat([opening(), ...watches]));
+      }
+      while (answeredOf(await metrics()) < STREAMS_PER_CONNECTION * CONNECTIONS) {
+        await new Promise((resolve) => setImmediate(resolve));
+      }
+    });
+    const open = (await metrics()).get('cloudless_rpc_streams');
+    process.stdout.write(`    ${JSON.stringify({ ...seen, open })}\n`);
+    await expect(bystander.watchWorkloads({})[Symbol.asyncIterator]().next()).rejects.toThrow(
+      'clients at loopback have 512 streams open, the limit of one address; close some first',
+    );
+    expect(seen.failures).toEqual([]);
+    expect(open).toBeLessThanOrEqual(STREAMS_PER_ADDRESS);
+    expect(seen.growthMiB).toBeLessThan(GROWTH_MIB);
+  });
+});

@@ -1,0 +1,169 @@
+import { mkdirSync, mkdtempSync, renameSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { createCoordinatorClient, fromConnectError, type CoordinatorClient } from '@cloudless/api';
+import { createGrpcTransport } from '@connectrpc/connect-node';
+import { RealCluster } from './cluster.js';
+import { describeOnDiskImages, DiskImage } from './disk-image.js';
+import { whyNoNamespaces } from './namespaces.js';
+import { bundleOf, Running } from './processes.js';
+
+const IMAGE_MIB = 64;
+let directory = '';
+let dataDir = '';
+const started: Running[] = [];
+beforeEach(() => {
+  directory = mkdtempSync(join(tmpdir(), 'cloudless-e2e-store-'));
+  dataDir = join(directory, 'data');
+});
+afterEach(async () => {
+  for (const program of started.splice(0)) await program.kill('SIGKILL');
+  rmSync(directory, { recursive: true });
+});
+
+/** Starts a coordinator on the data directory. @param inside - A command that runs it, such as unshare(1). */
+function startCoordinator(...inside: readonly string[]): Running {
+  const program = [bundleOf('coordinator'), '--port', '0', '--ops-port', '0', '--data-dir', dataDir];
+  const [executable = process.execPath, ...before] = [...inside, process.execPath];
+  const running = Running.start(executable, [...before, ...program]);
+  started.push(running);
+  return running;
+}
+
+interface Served {
+  readonly running: Running;
+  readonly client: CoordinatorClient;
+  /** The answer of a page of the server for probes. */
+  readonly page: (path: string) => Promise<string>;
+}
+
+async function serving(running = startCoordinator()): Promise<Served> {
+  const { url, opsUrl } = await running.logged('coordinator ready');
+  const page = async (path: string): Promise<string> => {
+    const response = await fetch(`${String(opsUrl)}${path}`);
+    return `${response.status} ${await response.text()}`;
+  };
+  return { running, client: createCoordinatorClient(createGrpcTransport({ baseUrl: String(url) })), page };
+}
+
+/** @returns `acknowledged`, or the kind of the error. */
+async function write({ client }: Served, name: string): Promise<string> {
+  try {
+    await client.createWorkload({ name, spec: { command: ['true'], replicas: 0 } });
+    return 'acknowledged';
+  } catch (reason) {
+    return fromConnectError(reason).kind;
+  }
+}
+
+async function namesIn({ client }: Served): Promise<readonly string[]> {
+  return (await client.listWorkloads({})).workloads.map(({ name }) => name);
+}
+
+/** Root of a namespace has no loopback until somebody sets it up. */
+const LOOPBACK = ['/bin/sh', '-c', 'ip link set lo up && exec "$0" "$@"'];
+const namespaces = [
+  { name: 'network namespace', inside: ['unshare', '--net', ...LOOPBACK] },
+  {
+    name: 'network and PID namespace',
+    inside: ['unshare', '--net', '--pid', '--fork', '--mount-proc', '--kill-child', ...LOOPBACK],
+  },
+];
+
+const whyNot = whyNoNamespaces();
+if (whyNot !== undefined) process.stderr.write(`SKIPPED coordinators in namespaces: ${whyNot}\n`);
+const describeNamespaces = whyNot === undefined ? describe : describe.skip;
+
+describeNamespaces(`two coordinators on one data directory${whyNot === undefined ? '' : ` (skipped: ${whyNot})`}`, () => {
+  it.each(namespaces)('the second one is refused in another $name, and starts when the first was killed', async ({ inside }) => {
+    const first = await serving();
+    const second = startCoordinator(...inside);
+    expect(await second.exited).not.toBe(0);
+    expect(second.lines.join('\n')).toContain(`data directory ${dataDir} is in use by process ${first.running.pid}`);
+    expect(await write(first, 'after')).toBe('acknowledged');
+    await first.running.kill('SIGKILL');
+    await startCoordinator(...inside).logged('coordinator ready');
+  });
+
+  it('the first one ends when the second one took the directory all the same', async () => {
+    const first = await serving();
+    expect(await write(first, 'before')).toBe('acknowledged');
+    for (const name of ['lock-1', 'holder']) rmSync(join(dataDir, name));
+    const second = startCoordinator(...(namespaces[0]?.inside ?? []));
+    expect(await first.running.exited).toBe(1);
+    expect(await first.running.line((line) => line.includes('"message":"coordinator stops'))).toContain('"level":"error"');
+    await second.logged('coordinator ready');
+  });
+});
+
+describe('a data directory that goes away under a coordinator', () => {
+  it.each([
+    { how: 'deleted', act: () => rmSync(dataDir, { recursive: true }) },
+    { how: 'moved', act: () => renameSync(dataDir, `${dataDir}-moved`) },
+    {
+      how: 'replaced by an empty one',
+      act: () => {
+        renameSync(dataDir, `${dataDir}-moved`);
+        mkdirSync(dataDir, { mode: 0o700 });
+      },
+    },
+  ])('once $how, nothing is acknowledged, reads go on, and probes and the log say so', async ({ act }) => {
+    const coordinator = await serving();
+    expect(await write(coordinator, 'before')).toBe('acknowledged');
+    act();
+    expect(await write(coordinator, 'after-1')).toBe('unavailable');
+    expect(await write(coordinator, 'after-2')).toBe('unavailable');
+    const line = await coordinator.running.logged('data file lost: writes are refused');
+    expect(line).toMatchObject({ level: 'error' });
+    expect(await coordinator.page('/ready')).toMatch(/^503 .*store\.mdb is no longer the file/);
+    expect(await coordinator.page('/health')).toMatch(/^200 .*degraded.*admin backup/);
+    expect(await namesIn(coordinator)).toContain('before');
+  });
+
+  it('is noticed without any write, and what was acknowledged is there once it is back', async () => {
+    const coordinator = await serving();
+    expect(await write(coordinator, 'before')).toBe('acknowledged');
+    renameSync(dataDir, `${dataDir}-moved`);
+    await coordinator.running.logged('data file lost: writes are refused');
+    renameSync(`${dataDir}-moved`, dataDir);
+    expect(await write(coordinator, 'after')).toBe('unavailable');
+    await coordinator.running.kill('SIGTERM');
+    expect(await namesIn(await serving())).toEqual(['before']);
+  });
+});
+
+describe('a coordinator with an empty data directory', () => {
+  it('reports agents of another cluster by log, event and /ready', async () => {
+    const cluster = await RealCluster.start(['zone-a']);
+    try {
+      await cluster.coordinatorProcess.kill('SIGKILL');
+      rmSync(join(cluster.directory, 'coordinator'), { recursive: true });
+      await cluster.startCoordinator();
+      const logged = await cluster.coordinatorProcess.logged('agent of another cluster refused');
+      expect(logged).toMatchObject({ level: 'error', nodeId: 'agent-1' });
+      const response = await fetch(`${cluster.opsUrl}/ready`);
+      expect(await response.text()).toContain('agents of another cluster');
+      const { events } = await cluster.client.listEvents({});
+      expect(events.map(({ reason }) => reason)).toContain('AgentOfAnotherCluster');
+    } finally {
+      await cluster.stop();
+    }
+  });
+});
+
+describeOnDiskImages('a disk that fails under a coordinator', () => {
+  it('ends the process, so that a supervisor can start it again', async () => {
+    const image = await DiskImage.create(join(directory, 'image'), IMAGE_MIB);
+    try {
+      dataDir = await image.makeDirectory('data');
+      const coordinator = await serving();
+      expect(await write(coordinator, 'before')).toBe('acknowledged');
+      await image.cutPower();
+      expect(await write(coordinator, 'after')).toBe('unavailable');
+      expect(await coordinator.running.exited).toBe(1);
+      await coordinator.running.line((line) => line.includes('"message":"coordinator stops'));
+    } finally {
+      await image.unmount();
+    }
+  });
+});

@@ -1,0 +1,66 @@
+import { stat } from 'node:fs/promises';
+import { join } from 'node:path';
+import { Event_Category as Category, type Event } from '@cloudless/api';
+import { RealCluster } from './cluster.js';
+
+const LIMIT_BYTES = 64 * 1024;
+const LIMIT_FLAGS = ['--event-bytes', '--audit-bytes', '--request-bytes', '--history-bytes'];
+/** As docs/operating.md says: four times the bounds, and what is in use beside them. */
+const BOUND_BYTES = 4 * LIMIT_FLAGS.length * LIMIT_BYTES + 512 * 1024;
+const CLIENTS = 8;
+/** An audit record takes more than 200 bytes. */
+const MAX_AUDIT_RECORDS = LIMIT_BYTES / 200;
+
+let cluster: RealCluster;
+beforeAll(async () => {
+  cluster = await RealCluster.start([]);
+});
+afterAll(() => cluster.stop());
+
+const dataFileBytes = async (): Promise<number> => (await stat(join(cluster.directory, 'coordinator', 'store.mdb'))).size;
+
+async function auditRecords(): Promise<readonly Event[]> {
+  return (await cluster.client.listEvents({ categories: [Category.AUDIT], pageSize: 1_000 })).events;
+}
+
+async function restartCoordinator(): Promise<void> {
+  await cluster.coordinatorProcess.kill('SIGTERM');
+  await cluster.startCoordinator();
+}
+
+/** Each client creates and deletes workloads of its own, with a request id for each call. */
+async function createAndDelete(phase: string, cyclesPerClient: number): Promise<void> {
+  const run = async (client: number): Promise<void> => {
+    const name = `web-${client}`;
+    for (let cycle = 0; cycle < cyclesPerClient; cycle += 1) {
+      const id = `${phase}-${client}-${cycle}`;
+      const spec = { command: ['serve'], replicas: 2, env: { PAD: 'x'.repeat(3_000) } };
+      await cluster.client.createWorkload({ name, spec, requestId: `create-${id}` });
+      await cluster.client.deleteWorkload({ name, requestId: `delete-${id}` });
+      await cluster.gone(name);
+    }
+  };
+  await Promise.all(Array.from({ length: CLIENTS }, (_, client) => run(client)));
+}
+
+describe('the data file of a coordinator', () => {
+  it('shrinks below its bound when the bounds are lowered, and stays there over hundreds of workloads', async () => {
+    await createAndDelete('grow', 5);
+    expect(await dataFileBytes()).toBeGreaterThan(BOUND_BYTES);
+
+    cluster.coordinatorFlags = LIMIT_FLAGS.flatMap((flag) => [flag, `${LIMIT_BYTES}`]);
+    await restartCoordinator();
+    while ((await auditRecords()).length > MAX_AUDIT_RECORDS); // the sweep began with the coordinator
+    await restartCoordinator();
+    await cluster.coordinatorProcess.logged('data file compacted');
+    expect(await dataFileBytes()).toBeLessThan(BOUND_BYTES);
+
+    await cluster.client.drainNode({ nodeId: 'none' }).catch(() => undefined);
+    await createAndDelete('bounded', 20);
+    expect(await dataFileBytes()).toBeLessThan(BOUND_BYTES);
+
+    const kept = await auditRecords();
+    expect(kept.length).toBeLessThanOrEqual(MAX_AUDIT_RECORDS * 1.25);
+    expect(kept.filter(({ reason }) => reason === 'DrainNode')).toHaveLength(1);
+  });
+});
