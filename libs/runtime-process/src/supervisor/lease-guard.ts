@@ -1,5 +1,5 @@
 import { spawn, type ChildProcess } from 'node:child_process';
-import { readFileSync, renameSync, writeFileSync } from 'node:fs';
+import { existsSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { CloudlessError, type ContainerId } from '@cloudless/base';
 import { isAlive, startTokenOf } from '../system/process-identity.js';
 import { layout } from './container-paths.js';
@@ -65,7 +65,8 @@ export class LeaseGuard {
   private start(): void {
     const old = readHeader(this.file).guard;
     this.number += 1;
-    this.write(); // what the guard reads first
+    // The guard needs a file to read; an older one leaves the older guard in charge until the new one runs.
+    if (!existsSync(this.file)) this.write();
     const { shell, sleep, grep } = this.tools;
     const child = spawn(shell, ['-c', LEASE_GUARD, 'cloudless-lease-guard', this.file, String(this.number), sleep, grep], {
       cwd: '/',
