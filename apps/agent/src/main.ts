@@ -1,7 +1,7 @@
 import { errorFields, errorMessageOf, StoppedError, type LogFields } from '@cloudless/base';
-import { OTLP_ENDPOINT_VARIABLE, createLog, noTracing, otlpLayer, startTracing } from '@cloudless/observability';
+import { createLog, noTracing, otlpLayer, startTracing } from '@cloudless/observability';
 import { runSupervisor } from '@cloudless/runtime-process';
-import { EXIT_USAGE, addSettingFlags, describeFailure, readSettingLayers, type SettingNames } from '@cloudless/settings';
+import { EXIT_USAGE, describeFailure, readSettingLayers } from '@cloudless/settings';
 import {
   endBySignal,
   endMemoryProtection,
@@ -11,50 +11,12 @@ import {
   systemRandom,
   type StopSignal,
 } from '@cloudless/system';
-import { Command, CommanderError, type OptionValues } from 'commander';
-import { parseAgentConfig, type AgentConfig } from './config.js';
+import { CommanderError, type OptionValues } from 'commander';
+import { checkAsked, createAgentProgram, names } from './agent-program.js';
+import { parseAgentConfig } from './config.js';
 import { resetAgent } from './reset.js';
 import { runAgent } from './run-agent.js';
 import { VERSION } from './version.js';
-
-const flags: Readonly<Record<keyof AgentConfig, readonly [string, string]>> = {
-  name: ['--name <name>', 'id of this node (default: the host name)'],
-  coordinator: ['--coordinator <url[,url]>', 'coordinators, tried in turn (default http://127.0.0.1:8080)'],
-  dataDir: ['--data-dir <path>', 'default $XDG_STATE_HOME/cloudless/agent-<name>, below ~/.local/state'],
-  listen: ['--listen <host:port>', 'serve AgentService there; loopback only; port 0 lets the system choose'],
-  region: ['--region <name>', 'where the machine is'],
-  zone: ['--zone <name>', 'what fails together with it'],
-  label: ['--label <key=value...>', 'label of the node'],
-  taint: ['--taint <key=value:EFFECT...>', 'keeps off what does not tolerate it: NO_SCHEDULE, PREFER_NO_SCHEDULE, NO_EXECUTE'],
-  maxReplicas: ['--max-replicas <count>', 'most replicas at a time (default 110)'],
-  startConcurrency: [
-    '--start-concurrency <count>',
-    'containers being started at a time (default twice the processors, at least 4)',
-  ],
-  reserveCpu: ['--reserve-cpu <cores>', 'kept for the system: 0.5 or 500m (default 0)'],
-  reserveMemory: ['--reserve-memory <amount>', 'kept for the system: 512Mi (default 0)'],
-  portRange: ['--port-range <from-to>', 'ports given to workloads (default 20000-29999)'],
-  runtime: ['--runtime <name>', 'auto, process or cri: what runs beside plain processes (default auto: containers if it can)'],
-  criSocket: [
-    '--cri-socket <path>',
-    'of the container runtime (default: the first that answers of the usual places of containerd and CRI-O)',
-  ],
-  allowPrivileged: ['--allow-privileged', 'let containers have all privileges of root on this machine'],
-  allowDevice: ['--allow-device <path[,path]>', 'devices of this machine that containers may use (default none)'],
-  allowSysctl: ['--allow-sysctl <name[,name]>', 'kernel parameters that containers may set beside the safe ones (default none)'],
-  allowHostPath: ['--allow-host-path <path[,path]>', 'directories of this machine that containers may mount (default none)'],
-  maxPids: ['--max-pids <count>', 'processes and threads of a container whose workload sets no limit (default 4096)'],
-  stopWorkloadsOnExit: ['--stop-workloads-on-exit', 'end everything at the end of the agent; for clusters that are put away'],
-  logLevel: ['--log-level <level>', 'error, warn, info or debug (default info)'],
-  logFormat: ['--log-format <format>', 'json or pretty (default json)'],
-  opsListen: [
-    '--ops-listen <host:port>',
-    'serve /health, /ready and /metrics there; loopback only; port 0 lets the system choose',
-  ],
-  otlpEndpoint: ['--otlp-endpoint <url>', `receiver of traces, OTLP over HTTP (default $${OTLP_ENDPOINT_VARIABLE}, else none)`],
-};
-
-const names: SettingNames = { flags, envPrefix: 'CLOUDLESS_AGENT_' };
 
 /** This same program as the runtime's supervisor, also when it runs from source. */
 const supervisorCommand = [
@@ -126,51 +88,22 @@ async function run(options: OptionValues): Promise<number> {
 
 async function main(argv: readonly string[]): Promise<number> {
   let outcome: () => Promise<number> = async () => 0;
-  const program = new Command('cloudless-agent')
-    .description('Runs the replicas of a Cloudless cluster on this machine.')
-    .version(VERSION)
-    .enablePositionalOptions()
-    .exitOverride();
-  const runCommand = program.command('run', { isDefault: true }).description('run the agent (default)').exitOverride();
-  addSettingFlags(runCommand, names);
-  runCommand.action((options: OptionValues) => {
-    outcome = () => run(options);
-  });
-  program
-    .command('reset')
-    .description('make an agent forget its cluster: end what it runs, remove its data')
-    .option(...flags.name)
-    .option(...flags.dataDir)
-    .exitOverride()
-    .action((options: OptionValues) => {
-      outcome = async () => {
-        const { dataDir } = parseAgentConfig(await readSettingLayers(names, options, process.env), process.env);
-        const volumes = await resetAgent(dataDir, supervisorCommand);
-        process.stdout.write(`${dataDir} was reset\n`);
-        if (volumes !== undefined) process.stdout.write(`named volumes are left in ${volumes}\n`);
-        return 0;
-      };
-    });
-  program
-    .command('supervisor', { hidden: true })
-    .allowUnknownOption()
-    .allowExcessArguments()
-    .action(() => {
+  const program = createAgentProgram({
+    run: (options) => (outcome = () => run(options)),
+    reset: (options) => (outcome = () => reset(options)),
+    supervise: () => {
       outcome = async () => {
         endMemoryProtection(); // of the agent: workloads must not have it
         await runSupervisor({ args: argv.slice(3), clock: systemClock, random: systemRandom });
         return 0;
       };
-    });
-  program
-    .command('version')
-    .description('print the version')
-    .action(() => {
-      process.stdout.write(`${VERSION}\n`);
-    });
+    },
+    print: (text) => process.stdout.write(text),
+  });
   // Timers of the loops do not keep a process alive, and sockets alone should not decide.
   const alive = setInterval(() => undefined, 2 ** 30);
   try {
+    checkAsked(argv.slice(2), process.env);
     program.parse(argv as string[]);
     return await outcome();
   } catch (reason) {
@@ -181,6 +114,14 @@ async function main(argv: readonly string[]): Promise<number> {
   } finally {
     clearInterval(alive);
   }
+}
+
+async function reset(options: OptionValues): Promise<number> {
+  const { dataDir } = parseAgentConfig(await readSettingLayers(names, options, process.env), process.env);
+  const volumes = await resetAgent(dataDir, supervisorCommand);
+  process.stdout.write(`${dataDir} was reset\n`);
+  if (volumes !== undefined) process.stdout.write(`named volumes are left in ${volumes}\n`);
+  return 0;
 }
 
 process.exitCode = await main(process.argv);

@@ -79,14 +79,18 @@ export class RolloutHandlers {
       return { change: { promoted: true }, reason: 'RolloutPromoted', verb: 'was promoted' };
     });
 
-  undoRollout = (request: UndoRolloutRequest): Promise<Workload> =>
-    mutate(this.deps, CoordinatorService.method.undoRollout, request, (view) =>
-      changeWorkload(this.deps, view, undoChange(view, request), request.requestId),
+  undoRollout = async (request: UndoRolloutRequest): Promise<Workload> =>
+    this.asChanged(
+      await mutate(this.deps, CoordinatorService.method.undoRollout, request, (view) =>
+        changeWorkload(this.deps, view, undoChange(view, request), request.requestId),
+      ),
     );
 
-  restartRollout = (request: RestartRolloutRequest): Promise<Workload> =>
-    mutate(this.deps, CoordinatorService.method.restartRollout, request, (view) =>
-      changeWorkload(this.deps, view, restartChange(view, request, this.deps.clock.wallTime()), request.requestId),
+  restartRollout = async (request: RestartRolloutRequest): Promise<Workload> =>
+    this.asChanged(
+      await mutate(this.deps, CoordinatorService.method.restartRollout, request, (view) =>
+        changeWorkload(this.deps, view, restartChange(view, request, this.deps.clock.wallTime()), request.requestId),
+      ),
     );
 
   getWorkloadVersion = (request: GetWorkloadVersionRequest): WorkloadVersion => {
@@ -100,6 +104,13 @@ export class RolloutHandlers {
       ...(template === undefined ? {} : { template }),
     });
   };
+
+  /** The workload with the version that a change has made, unless another change has followed: the answer is about its own. */
+  private asChanged(answer: Workload): Workload {
+    const present = this.deps.state.view().workloadByName(answer.namespace, answer.name)?.value;
+    const isOwn = present?.uid === answer.uid && present.generation === answer.generation;
+    return isOwn ? this.deps.pictures.read(present, true) : answer;
+  }
 
   /** @param decide - What is to be changed in the rollout of the newest version; undefined: it is so already. */
   private steer<Request extends DescMessage>(

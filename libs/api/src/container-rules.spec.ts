@@ -329,7 +329,7 @@ describe('network', () => {
   it.each([
     { name: 'no host name', hostnames: [], says: 'hostnames: must not be empty' },
     { name: 'a line end in a host name', hostnames: ['db\n10.0.0.9 other'], says: 'hostnames[0]: ' },
-    { name: 'two names in one', hostnames: ['db cache'], says: 'hostnames[0]: ' },
+    { name: 'two names in one', hostnames: ['db cache'], says: 'hostnames[0]: must be a host name: letters, digits' },
     { name: 'a comment', hostnames: ['#'], says: 'hostnames[0]: ' },
     { name: 'an empty label', hostnames: ['a..b'], says: 'hostnames[0]: ' },
   ])('refuses $name of an extra host', ({ hostnames, says }) => {

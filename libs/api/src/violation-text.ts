@@ -28,6 +28,8 @@ export const patternTexts: Readonly<Record<string, string>> = {
     'must be a host name: letters, digits, "_" and "-" in parts separated by dots, each beginning and ending with no "-"',
   '^[A-Za-z0-9]([A-Za-z0-9._/-]*[A-Za-z0-9])?$':
     'must be letters, digits, ".", "_", "/" and "-", beginning and ending with a letter or digit',
+  '^[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?(\\.[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?)*$':
+    'must be a host name: letters, digits, "-" and "_", in labels separated by "."',
   '^([A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?)?$':
     'must be empty, or letters, digits, ".", "_" and "-", beginning and ending with a letter or digit',
 };

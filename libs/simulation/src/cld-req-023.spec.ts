@@ -410,6 +410,21 @@ describe('CLD-REQ-023, the life of a rollout', () => {
     expect(totalReplicas).toBe(4);
   });
 
+  it('is answered by the workload as it is after an undo and after a restart', async () => {
+    const story = await RolloutStory.begin({}, { env: { COLOUR: 'blue' } });
+    await story.update({ env: { COLOUR: 'green' } });
+    await story.pass(5_000);
+    const undone = await story.call((client) => client.undoRollout({ name: 'web', requestId: 'undo' }));
+    expect(undone).toMatchObject({ generation: 3n, status: { version: 3, rollout: { version: 3 } } });
+    expect(undone.status?.versions.at(-1)).toMatchObject({ version: 3, sameAs: 1, cause: 'undo to version 1' });
+    const again = await story.call((client) => client.undoRollout({ name: 'web', requestId: 'undo' }));
+    expect(again.status?.versions).toEqual(undone.status?.versions);
+    await story.pass(5_000);
+    const restarted = await story.call((client) => client.restartRollout({ name: 'web' }));
+    expect(restarted).toMatchObject({ generation: 4n, status: { version: 4, rollout: { version: 4 } } });
+    expect(restarted.status?.versions.at(-1)).toMatchObject({ version: 4, active: false });
+  });
+
   it('can be undone in its middle: what has not been replaced yet stays', async () => {
     const story = await RolloutStory.begin();
     const before = (await story.replicas()).map(({ id }) => id);
