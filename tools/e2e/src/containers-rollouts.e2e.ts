@@ -68,9 +68,10 @@ describeContainers(
           Array(REPLICAS).fill({ runtime: 'cri', ip: expect.stringMatching(/^10\./) as string }),
         );
         // What the container runtime has started itself has no parent in there.
-        const script = `const { readFileSync: read, readdirSync } = require('node:fs');
-          const own = readdirSync('/proc').filter((pid) => /^\\d+$/.test(pid) && read('/proc/' + pid + '/status', 'utf8').includes('PPid:\\t0\\n'));
-          process.stdout.write(own.map((pid) => read('/proc/' + pid + '/cmdline')).join(' '));`;
+        const script = `const { readFileSync, readdirSync } = require('node:fs');
+          const read = (pid, name) => { try { return readFileSync('/proc/' + pid + '/' + name, 'utf8'); } catch { return ''; } };
+          const own = readdirSync('/proc').filter((pid) => read(pid, 'status').includes('PPid:\\t0\\n'));
+          process.stdout.write(own.map((pid) => read(pid, 'cmdline')).join(' '));`;
         const { stdout } = await cluster.agentClient.execCommand({ name, command: ['/usr/bin/node', '-e', script] });
         expect(stdout).toContain('request-app.mjs');
       });
