@@ -13,6 +13,7 @@ import type {
   ExecRequest,
   LogLine,
   LogRequest,
+  RuntimeHealth,
   StartProgress,
 } from '@cloudless/runtime';
 import { closedError, CriClient } from './client/cri-client.js';
@@ -170,6 +171,10 @@ class OpenCriRuntime implements CriRuntime {
   async list(): Promise<readonly ContainerStatus[]> {
     await this.inventory.look();
     return this.inventory.all().map(({ status }) => status);
+  }
+
+  health(): RuntimeHealth {
+    return { containersSilentMs: this.client.silentMs, withoutProcess: this.inventory.withoutProcess() };
   }
 
   events(signal: StopSignal): AsyncIterable<ContainerEvent> {

@@ -147,6 +147,17 @@ export interface ContainerStatus {
   readonly endpoints: readonly ContainerEndpoint[];
 }
 
+/** How a runtime is, from what it knows without asking anybody. */
+export interface RuntimeHealth {
+  /** For how long what runs images has left every question unanswered, milliseconds; 0: it answers. */
+  readonly containersSilentMs: number;
+  /** Containers that run as last seen, and whose main process is not there any more. */
+  readonly withoutProcess: readonly ContainerId[];
+}
+
+/** Of a runtime that answers. */
+export const HEALTHY: RuntimeHealth = { containersSilentMs: 0, withoutProcess: [] };
+
 /** A container began to run or ended. */
 export interface ContainerEvent {
   readonly kind: 'started' | 'exited';
@@ -276,6 +287,8 @@ export interface ContainerRuntime {
    *   capability `exec.tty` is missing.
    */
   exec(containerId: ContainerId, request: ExecRequest, signal: StopSignal): AsyncIterable<ExecEvent>;
+  /** Absent: it always answers. */
+  health?(): RuntimeHealth;
   /** Lets go of connections and files. What runs goes on. */
   close(): Promise<void>;
 }

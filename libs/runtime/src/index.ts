@@ -15,6 +15,7 @@ export type {
   NetworkRequest,
   PortRequest,
   PullPolicy,
+  RuntimeHealth,
   SecurityProfile,
   SecurityRequest,
   StartProgress,
@@ -25,7 +26,7 @@ export { combineRuntimes } from './combined-runtime.js';
 export type { CombinedRuntime, CombinedRuntimeOptions } from './combined-runtime.js';
 export { LateRuntime } from './late-runtime.js';
 export type { LateRuntimeOptions } from './late-runtime.js';
-export { EXEC_GRACE_MS } from './container-runtime.js';
+export { EXEC_GRACE_MS, HEALTHY } from './container-runtime.js';
 export { EventReaders } from './event-readers.js';
 export { exitReason } from './exit-reason.js';
 export { LEASE_ENDED_REASON, LeaseTimer } from './lease-timer.js';

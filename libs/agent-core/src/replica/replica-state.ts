@@ -147,6 +147,12 @@ export type ReplicaEvent =
   | { readonly kind: 'probed'; readonly containerId: ContainerId; readonly ready: boolean; readonly reason: string }
   /** Its liveness or startup probe has failed by the threshold. */
   | { readonly kind: 'unhealthy'; readonly containerId: ContainerId; readonly reason: string }
+  /** The main process of this container is not there any more, and the runtime has not told how it ended. */
+  | { readonly kind: 'processGone'; readonly containerId: ContainerId }
+  /**
+   * The runtime has not answered for too long. `uncertain`: it was asked to start the container at hand, which may run all the same.
+   */
+  | { readonly kind: 'runtimeAway'; readonly uncertain: boolean }
   /** The pre-stop delay has passed. */
   | { readonly kind: 'stopDue' };
 
@@ -159,6 +165,8 @@ export type ReplicaEffect =
   | { readonly kind: 'probe'; readonly container: CurrentContainer; readonly wasReady: boolean }
   | { readonly kind: 'terminateAfter'; readonly delayMs: number }
   | { readonly kind: 'terminate'; readonly containerId: ContainerId; readonly graceMs: number }
+  /** Ends and removes a container that may have been started, once the runtime answers. */
+  | { readonly kind: 'discard'; readonly containerId: ContainerId }
   | { readonly kind: 'remove'; readonly containerId: ContainerId }
   /** Drops all that is kept of the replica. */
   | { readonly kind: 'forget' };

@@ -199,7 +199,7 @@ export type Hello = Message<"cloudless.api.Hello"> & {
   agentAddress: string;
 
   /**
-   * MEMORY_PRESSURE, DISK_PRESSURE, NETWORK_UNAVAILABLE; READY is the coordinator's to say.
+   * MEMORY_PRESSURE, DISK_PRESSURE, NETWORK_UNAVAILABLE, CONTAINER_RUNTIME_UNAVAILABLE; READY is the coordinator's to say.
    *
    * @generated from field: repeated cloudless.api.Condition conditions = 20;
    */
