@@ -82,6 +82,7 @@ export class WorkloadReader {
       lastEndReason: replica.lastEndReason,
       lastLines: replica.lastLines,
       ...(replica.imagePull === undefined ? {} : { imagePull: replica.imagePull }),
+      ...(replica.container === undefined ? {} : { container: replica.container }),
     });
   }
 }

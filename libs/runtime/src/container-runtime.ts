@@ -129,6 +129,10 @@ export interface ContainerStatus {
   readonly phase: ContainerPhase;
   /** Name of the one that has it, where several runtimes are one. */
   readonly runtime?: string;
+  /** The id under which what stands behind the runtime has it; absent for processes. */
+  readonly runtimeId?: string;
+  /** The image as it was resolved: by its digest in a registry, or else by its id. */
+  readonly imageDigest?: string;
   /** Process id of the main process while it runs. */
   readonly pid?: number;
   readonly startedAtMs: number;

@@ -4,6 +4,7 @@ import type { ReplicaPlan } from './replica-plan.js';
 import { decideRestart, formatDelay, isFailure, type Ending } from './restart-decision.js';
 import {
   isEnded,
+  toCurrentContainer,
   type ContainerExit,
   type CurrentContainer,
   type ImagePull,
@@ -158,7 +159,7 @@ function onStarted(state: ReplicaState, { status }: Extract<ReplicaEvent, { kind
   const { activity } = state;
   const awaited = (activity.kind === 'starting' || activity.kind === 'backingOff') && activity.containerId === status.containerId;
   if (!awaited) return same(state);
-  const container = { id: status.containerId, startedAtMs: status.startedAtMs, endpoints: status.endpoints };
+  const container = toCurrentContainer(status);
   if (state.stop !== undefined) return terminate({ ...state, container }, container.id);
   const running: ReplicaState = {
     ...state,

@@ -60,11 +60,22 @@ export interface ContainerExit {
   readonly lastLines?: readonly string[];
 }
 
+type ContainerFact = 'pid' | 'ip' | 'runtime' | 'runtimeId' | 'imageDigest';
+
 /** The newest container that ran. */
 export interface CurrentContainer {
   readonly id: ContainerId;
   readonly startedAtMs: number;
   readonly endpoints: readonly ContainerEndpoint[];
+  /** What the runtime told of it besides, for people. */
+  readonly facts?: { readonly [Fact in ContainerFact]: ContainerStatus[Fact] | undefined };
+}
+
+/** The container that a runtime tells of. */
+export function toCurrentContainer(status: ContainerStatus): CurrentContainer {
+  const { containerId: id, startedAtMs, endpoints, pid, ip, runtime, runtimeId, imageDigest } = status;
+  const facts = { pid, ip, runtime, runtimeId, imageDigest };
+  return { id, startedAtMs, endpoints, facts };
 }
 
 /** How the newest pull of the image went. Times in milliseconds, wall clock. */
