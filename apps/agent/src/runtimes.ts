@@ -158,6 +158,7 @@ function lateContainers(
     name: 'cri',
     version: probe === undefined ? 'a container runtime' : `${probe.name} ${probe.version}`,
     capabilities: probe?.capabilities ?? [],
+    clock: systemClock,
     open: (cluster) => {
       const owner = { cluster, node: name };
       const options = { maxPids: config.maxPids, processPorts: config.portRange, ...permissions(config) };

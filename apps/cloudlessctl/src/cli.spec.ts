@@ -33,11 +33,14 @@ describe('the command line', () => {
     { argv: ['get', 'workloads', 'a', 'b', '-w'], message: 'cloudlessctl: --watch takes one workload or all of them, not 2' },
     { argv: ['get', 'nodes', 'a', 'b', '-w'], message: 'cloudlessctl: --watch takes one node or all of them, not 2' },
     { argv: ['get', 'events', '-l', 'a=b'], message: 'cloudlessctl: --selector is for workloads and nodes, not for events' },
-    { argv: ['get', 'nodes', '-A'], message: 'cloudlessctl: --all-namespaces is for workloads and events, not for nodes' },
-    { argv: ['get', 'pods'], message: 'cloudlessctl: unknown kind "pods": expected workloads, nodes or events' },
+    {
+      argv: ['get', 'nodes', '-A'],
+      message: 'cloudlessctl: --all-namespaces is for workloads, events and containers, not for nodes',
+    },
+    { argv: ['get', 'pods'], message: 'cloudlessctl: unknown kind "pods": expected workloads, nodes, containers or events' },
     {
       argv: ['get', 'nods'],
-      message: 'cloudlessctl: unknown kind "nods": expected workloads, nodes or events; did you mean node?',
+      message: 'cloudlessctl: unknown kind "nods": expected workloads, nodes, containers or events; did you mean node?',
     },
     {
       argv: ['describe', 'Web!'],

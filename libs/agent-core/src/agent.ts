@@ -22,6 +22,7 @@ import { NodeWatch, type NodeProbe } from './node-watch.js';
 import type { ProbeClients } from './probes/check-container.js';
 import type { TcpConnect } from './replica/await-ready.js';
 import { NodeReplicas } from './replica/node-replicas.js';
+import { RuntimeWatch } from './runtime-watch.js';
 import { ContainerService } from './serving/container-service.js';
 import type { TcpDial } from './serving/tcp-dial.js';
 import { Tunnels } from './serving/tunnels.js';
@@ -78,6 +79,7 @@ export class Agent {
   private readonly sampler: StatsSampler | undefined;
   private readonly session: SessionClient;
   private readonly watch: NodeWatch;
+  private readonly runtimeWatch: RuntimeWatch;
   private readonly stopping = new AbortController();
   private readonly hide: () => void = () => undefined;
   private readonly running: Promise<unknown>[] = [];
@@ -101,7 +103,8 @@ export class Agent {
       ...(this.sampler === undefined ? {} : { stats: this.sampler }),
     });
     this.tunnels = new Tunnels({ transport, service: this.containers, clock, log: log.child({ component: 'tunnel' }) });
-    this.watch = new NodeWatch({ probe: options.probe, clock, log });
+    const runtimeWatch = (this.runtimeWatch = new RuntimeWatch({ runtime, replicas, clock, log }));
+    this.watch = new NodeWatch({ probe: options.probe, clock, log, containers: () => runtimeWatch.condition });
     this.session = new SessionClient({
       transport,
       addresses: options.coordinators,
@@ -174,6 +177,7 @@ export class Agent {
     });
     signal?.removeEventListener('abort', stop);
     this.running.push(this.watch.run(() => this.session.sendUsage(), this.stopping.signal));
+    this.running.push(this.runtimeWatch.run(() => this.session.sendUsage(), this.stopping.signal));
     this.running.push(this.session.run(this.stopping.signal));
     if (this.sampler !== undefined) this.running.push(this.sampler.run(this.stopping.signal));
   }

@@ -32,12 +32,24 @@ export class NodeWatch {
   private reading: NodeReading | undefined;
   private failing = false;
 
-  constructor(private readonly deps: { readonly probe: NodeProbe; readonly clock: Clock; readonly log: Log }) {}
+  constructor(
+    private readonly deps: {
+      readonly probe: NodeProbe;
+      readonly clock: Clock;
+      readonly log: Log;
+      /** Whether the container runtime does not answer. */
+      readonly containers?: () => PressureReading;
+    },
+  ) {}
 
   /** As seen last; nothing is short before the first look. */
   get conditions(): Condition[] {
     const { memoryPressure, diskPressure } = this.reading ?? {};
-    return [toCondition(Condition_Type.MEMORY_PRESSURE, memoryPressure), toCondition(Condition_Type.DISK_PRESSURE, diskPressure)];
+    return [
+      toCondition(Condition_Type.MEMORY_PRESSURE, memoryPressure),
+      toCondition(Condition_Type.DISK_PRESSURE, diskPressure),
+      toCondition(Condition_Type.CONTAINER_RUNTIME_UNAVAILABLE, this.deps.containers?.()),
+    ];
   }
 
   /** As seen last; undefined before the first look. */

@@ -140,7 +140,11 @@ describe('the session of an agent', () => {
     world.reading = { ...world.reading, diskPressure: { status: true, reason: '9 of 10 MiB are in use' } };
     await world.clock.advance(2_000);
     expect(usages()).toHaveLength(5);
-    expect(usages().at(-1)?.conditions).toMatchObject([{ status: false }, { status: true, reason: '9 of 10 MiB are in use' }]);
+    expect(usages().at(-1)?.conditions).toMatchObject([
+      { status: false },
+      { status: true, reason: '9 of 10 MiB are in use' },
+      { status: false },
+    ]);
   });
 
   it('cuts a large inventory into chunks and marks the last', async () => {

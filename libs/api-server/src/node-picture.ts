@@ -37,6 +37,11 @@ export function nodePicture({ nodes, placements }: Pick<ApiServerDeps, 'nodes' |
         condition(ConditionType.DISK_PRESSURE, now.diskPressure),
         condition(ConditionType.NETWORK_UNAVAILABLE, now.networkUnavailable),
         condition(ConditionType.QUARANTINED, now.quarantined),
+        condition(
+          ConditionType.CONTAINER_RUNTIME_UNAVAILABLE,
+          now.containersUnavailable,
+          now.containersUnavailable ? 'its container runtime does not answer: no new container is placed here' : '',
+        ),
       ],
       allocated: create(NodeCapacitySchema, { cpuMillis: allocated.cpuMillis, memoryBytes: BigInt(allocated.memoryBytes) }),
       replicaCount: allocated.replicas,

@@ -22,6 +22,8 @@ export interface NodeNow {
   readonly memoryPressure: boolean;
   readonly diskPressure: boolean;
   readonly networkUnavailable: boolean;
+  /** Its container runtime does not answer. */
+  readonly containersUnavailable: boolean;
   readonly quarantined: boolean;
   readonly reliability: number;
   readonly usage?: NodeUsage;

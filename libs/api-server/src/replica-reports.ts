@@ -184,6 +184,7 @@ export function mergeReport(record: ReplicaRecord, report: ReplicaReport, wallTi
     endpoints: report.endpoints,
     earlierContainerIds: report.earlierContainerIds,
   });
+  if (report.container !== undefined) next.container = report.container;
   if (report.lastExitCode !== undefined) next.lastExitCode = report.lastExitCode;
   if (isNewest) next.stopAfterUnconfirmed = false;
   if (report.lastEndReason !== '') next.lastEndReason = report.lastEndReason;

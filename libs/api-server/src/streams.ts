@@ -1,8 +1,6 @@
 import { clone, create } from '@bufbuild/protobuf';
 import { timestampMs } from '@bufbuild/protobuf/wkt';
 import {
-  ContainerStatus_State as ContainerState,
-  ContainerStatusSchema,
   ExecCommandRequestSchema,
   ExecResultJoiner,
   ListContainersResponseSchema,
@@ -21,8 +19,8 @@ import {
 } from '@cloudless/api';
 import type { ReplicaRecord } from '@cloudless/api/store';
 import { CloudlessError, InvalidInputError, errorFields, errorKindOf, sleep } from '@cloudless/base';
-import { isLive } from '@cloudless/cluster-state';
 import type { HandlerContext } from '@connectrpc/connect';
+import { containerOf } from './container-picture.js';
 import { DirtyKeys } from './changes.js';
 import type { AuditLog } from './audit.js';
 import { subjectOf } from './audit-subject.js';
@@ -115,19 +113,7 @@ export class StreamHandlers {
       .map(({ value }) => value)
       .filter(({ containerId, lost }) => containerId !== '' && !lost)
       .sort((a, b) => (a.id < b.id ? -1 : 1))
-      .map((replica) => {
-        const workload = view.workload(replica.uid)?.value;
-        return create(ContainerStatusSchema, {
-          containerId: replica.containerId,
-          replicaId: replica.id,
-          namespace: workload?.namespace ?? '',
-          workload: workload?.name ?? '',
-          nodeId: replica.nodeId,
-          state: isLive(replica) ? ContainerState.RUNNING : ContainerState.EXITED,
-          reason: replica.reason,
-          ...(isLive(replica) || replica.lastExitCode === undefined ? {} : { exitCode: replica.lastExitCode }),
-        });
-      });
+      .map((replica) => containerOf(view, replica));
     return create(ListContainersResponseSchema, { containers });
   }
 

@@ -24,8 +24,6 @@ export const patternTexts: Readonly<Record<string, string>> = {
   '^(/[!-~]*)?$': 'must begin with "/" and be percent-encoded: no spaces or other than visible ASCII characters',
   "^[!#$%&'*+.^_`|~0-9A-Za-z-]+$": "must be a header name: letters, digits and !#$%&'*+.^_`|~-",
   '^[\\t -~]*$': 'must be visible ASCII characters and spaces',
-  '^[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?(\\.[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?)*$':
-    'must be a host name: letters, digits, "_" and "-" in parts separated by dots, each beginning and ending with no "-"',
   '^[A-Za-z0-9]([A-Za-z0-9._/-]*[A-Za-z0-9])?$':
     'must be letters, digits, ".", "_", "/" and "-", beginning and ending with a letter or digit',
   '^[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?(\\.[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?)*$':

@@ -30,7 +30,13 @@ describe('what a node is', () => {
       maxReplicas: -1,
       taints: [{ key: '', effect: Effect.NO_SCHEDULE }],
     });
-    const soft = { memoryPressure: false, diskPressure: false, networkUnavailable: false, quarantined: false };
+    const soft = {
+      memoryPressure: false,
+      diskPressure: false,
+      networkUnavailable: false,
+      containersUnavailable: false,
+      quarantined: false,
+    };
     const node = toSchedulerNode(create(NodeRecordSchema, { id: 'node-1', hello: impossible }), {
       ...soft,
       phase: 1,

@@ -20,6 +20,8 @@ export interface NodeSoftStatus {
   readonly memoryPressure: boolean;
   readonly diskPressure: boolean;
   readonly networkUnavailable: boolean;
+  /** Its container runtime does not answer. */
+  readonly containersUnavailable: boolean;
   /** Flapped too often of late: gets nothing new. */
   readonly quarantined: boolean;
   /** Share of the last hour it was ready, 0 to 1. */
@@ -198,6 +200,7 @@ export class NodeDirectory {
       memoryPressure: soft?.conditions.get(ConditionType.MEMORY_PRESSURE) ?? false,
       diskPressure: soft?.conditions.get(ConditionType.DISK_PRESSURE) ?? false,
       networkUnavailable: soft?.conditions.get(ConditionType.NETWORK_UNAVAILABLE) ?? false,
+      containersUnavailable: soft?.conditions.get(ConditionType.CONTAINER_RUNTIME_UNAVAILABLE) ?? false,
       quarantined: this.quarantine.quarantinedUntil(id, now) !== undefined,
       reliability: this.reliability.score(id, now),
       ...(soft?.usage === undefined ? {} : { usage: soft.usage }),
@@ -260,7 +263,12 @@ export class NodeDirectory {
 }
 
 /** What an agent may say of itself; READY and QUARANTINED are ours to say. */
-const REPORTED = [ConditionType.MEMORY_PRESSURE, ConditionType.DISK_PRESSURE, ConditionType.NETWORK_UNAVAILABLE];
+const REPORTED = [
+  ConditionType.MEMORY_PRESSURE,
+  ConditionType.DISK_PRESSURE,
+  ConditionType.NETWORK_UNAVAILABLE,
+  ConditionType.CONTAINER_RUNTIME_UNAVAILABLE,
+];
 
 const reasons: Record<Phase, string> = {
   [Phase.UNKNOWN]: 'has not connected since the coordinator started',

@@ -47,6 +47,9 @@ const operators: Record<LabelOperator, LabelRequirement['operator']> = {
   [LabelOperator.LT]: 'Lt',
 };
 
+/** What every container needs of its node. */
+const CONTAINERS = 'runtime.cri';
+
 /** A node record and what is known of the node now, as the scheduler takes it. */
 export function toSchedulerNode(record: NodeRecord, soft: NodeSoftStatus): SchedulerNode {
   const { hello } = record;
@@ -61,6 +64,7 @@ export function toSchedulerNode(record: NodeRecord, soft: NodeSoftStatus): Sched
     systemReserved: toReserved(hello?.reserved),
     ...(hello === undefined || hello.maxReplicas <= 0 ? {} : { maxReplicas: hello.maxReplicas }),
     capabilities: hello?.capabilities ?? [],
+    ...(soft.containersUnavailable ? { suspendedCapabilities: [CONTAINERS] } : {}),
     conditions: {
       memoryPressure: soft.memoryPressure,
       diskPressure: soft.diskPressure,

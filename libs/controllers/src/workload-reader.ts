@@ -83,6 +83,7 @@ export class WorkloadReader {
       lastLines: replica.lastLines,
       ...(replica.imagePull === undefined ? {} : { imagePull: replica.imagePull }),
       mayStillRun: isTombstone(replica),
+      ...(replica.container === undefined ? {} : { container: replica.container }),
     });
   }
 }

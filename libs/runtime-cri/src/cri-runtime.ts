@@ -4,6 +4,7 @@ import path from 'node:path';
 import { CloudlessError, errorFields, sleep, type ContainerId, type StopSignal } from '@cloudless/base';
 import {
   eachLine,
+  withStartFailure,
   type ContainerEvent,
   type ContainerLease,
   type ContainerRequest,
@@ -14,8 +15,8 @@ import {
   type LogBatch,
   type LogLine,
   type LogRequest,
+  type RuntimeHealth,
   type StartProgress,
-  withStartFailure,
 } from '@cloudless/runtime';
 import { makeDirectorySync } from '@cloudless/system';
 import { closedError, CriClient } from './client/cri-client.js';
@@ -186,6 +187,10 @@ class OpenCriRuntime implements CriRuntime {
   async list(): Promise<readonly ContainerStatus[]> {
     await this.inventory.look();
     return this.inventory.all().map(({ status }) => status);
+  }
+
+  health(): RuntimeHealth {
+    return { containersSilentMs: this.client.silentMs, withoutProcess: this.inventory.withoutProcess() };
   }
 
   events(signal: StopSignal): AsyncIterable<ContainerEvent> {

@@ -23,7 +23,7 @@ function harness(image?: string): RuntimeHarness {
       machine.removeExecutable('unexecutable', 'notExecutable');
       if (image !== undefined) machine.images.set(image);
       const open = async () => {
-        const lateContainers = new LateRuntime({ ...late, open: async () => containers });
+        const lateContainers = new LateRuntime({ ...late, clock, open: async () => containers });
         await lateContainers.begin('cluster');
         return combineRuntimes({
           processes,

@@ -13,6 +13,7 @@ import {
 } from '@cloudless/base';
 import { EventReaders } from './event-readers.js';
 import { KnownContainers } from './known-containers.js';
+import { HEALTHY } from './container-runtime.js';
 import type {
   ContainerEvent,
   ContainerLease,
@@ -24,6 +25,7 @@ import type {
   LogBatch,
   LogLine,
   LogRequest,
+  RuntimeHealth,
   StartProgress,
 } from './container-runtime.js';
 
@@ -124,6 +126,10 @@ class TwoRuntimes implements CombinedRuntime {
   async list(): Promise<readonly ContainerStatus[]> {
     const lists = await Promise.all(this.parts.map((part) => this.listOf(part)));
     return lists.flat();
+  }
+
+  health(): RuntimeHealth {
+    return this.options.containers.health?.() ?? HEALTHY;
   }
 
   events(signal: StopSignal): AsyncIterable<ContainerEvent> {

@@ -184,6 +184,10 @@ export interface ContainerStatus {
   readonly phase: ContainerPhase;
   /** Name of the one that has it, where several runtimes are one. */
   readonly runtime?: string;
+  /** The id under which what stands behind the runtime has it; absent for processes. */
+  readonly runtimeId?: string;
+  /** The image as it was resolved: by its digest in a registry, or else by its id. */
+  readonly imageDigest?: string;
   /** Process id of the main process while it runs. */
   readonly pid?: number;
   readonly startedAtMs: number;
@@ -201,6 +205,17 @@ export interface ContainerStatus {
   readonly ip?: string;
   readonly endpoints: readonly ContainerEndpoint[];
 }
+
+/** How a runtime is, from what it knows without asking anybody. */
+export interface RuntimeHealth {
+  /** For how long what runs images has left every question unanswered, milliseconds; 0: it answers. */
+  readonly containersSilentMs: number;
+  /** Containers that run as last seen, and whose main process is not there any more. */
+  readonly withoutProcess: readonly ContainerId[];
+}
+
+/** Of a runtime that answers. */
+export const HEALTHY: RuntimeHealth = { containersSilentMs: 0, withoutProcess: [] };
 
 /** A container began to run or ended. */
 export interface ContainerEvent {
@@ -354,6 +369,8 @@ export interface ContainerRuntime {
    *   capability `exec.tty` is missing.
    */
   exec(containerId: ContainerId, request: ExecRequest, signal: StopSignal): AsyncIterable<ExecEvent>;
+  /** Absent: it always answers. */
+  health?(): RuntimeHealth;
   /** Lets go of connections and files. What runs goes on. */
   close(): Promise<void>;
 }

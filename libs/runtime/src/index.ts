@@ -18,6 +18,7 @@ export type {
   NetworkRequest,
   PortRequest,
   PullPolicy,
+  RuntimeHealth,
   SecurityProfile,
   SecurityRequest,
   SkippedLines,
@@ -31,7 +32,7 @@ export type { CombinedRuntime, CombinedRuntimeOptions } from './combined-runtime
 export { LateRuntime } from './late-runtime.js';
 export type { LateRuntimeOptions } from './late-runtime.js';
 export { CommandNotStartedError, NOT_STARTED_EXIT_CODES, withStartFailure } from './command-not-started.js';
-export { EXEC_GRACE_MS } from './container-runtime.js';
+export { EXEC_GRACE_MS, HEALTHY } from './container-runtime.js';
 export { EventReaders } from './event-readers.js';
 export { exitReason } from './exit-reason.js';
 export { LEASE_ENDED_REASON, LeaseTimer } from './lease-timer.js';

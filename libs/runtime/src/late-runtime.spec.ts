@@ -17,18 +17,21 @@ const aRequest = (): ContainerRequest => ({
 const never = new AbortController().signal;
 
 describe('a late runtime', () => {
+  let clock: ManualClock;
   let fake: FakeRuntime;
   let failure: CloudlessError | undefined;
   let owners: string[];
   let runtime: LateRuntime;
   beforeEach(() => {
-    fake = createFakeRuntime({ clock: new ManualClock(), capabilities: ['runtime.cri', 'exec.tty'] });
+    clock = new ManualClock();
+    fake = createFakeRuntime({ clock, capabilities: ['runtime.cri', 'exec.tty'] });
     failure = undefined;
     owners = [];
     runtime = new LateRuntime({
       name: 'cri',
       version: 'containerd 1.6.20',
       capabilities: ['runtime.cri'],
+      clock,
       open: async (owner) => {
         owners.push(owner);
         if (failure !== undefined) throw failure;
@@ -48,6 +51,17 @@ describe('a late runtime', () => {
     await expect(runtime.stop(aRequest().containerId, 0)).rejects.toMatchObject({ kind: 'notFound' });
     await runtime.remove(aRequest().containerId);
     expect(owners).toEqual([]);
+  });
+
+  it('counts as silent from when its owner asked for it until it opens', async () => {
+    expect(runtime.health()).toEqual({ containersSilentMs: 0, withoutProcess: [] });
+    failure = new CloudlessError('unavailable', 'nobody answers');
+    await expect(runtime.begin('home')).rejects.toThrow('nobody answers');
+    await clock.advance(7_000);
+    expect(runtime.health().containersSilentMs).toBe(7_000);
+    failure = undefined;
+    await runtime.list();
+    expect(runtime.health().containersSilentMs).toBe(0);
   });
 
   it('is what is opened for its owner, whose capabilities it then has', async () => {

@@ -1,4 +1,5 @@
-import { CloudlessError, type ContainerId, type StopSignal } from '@cloudless/base';
+import { CloudlessError, type Clock, type ContainerId, type StopSignal } from '@cloudless/base';
+import { HEALTHY } from './container-runtime.js';
 import type {
   ContainerEvent,
   ContainerLease,
@@ -10,6 +11,7 @@ import type {
   LogBatch,
   LogLine,
   LogRequest,
+  RuntimeHealth,
   StartProgress,
 } from './container-runtime.js';
 
@@ -21,6 +23,7 @@ export interface LateRuntimeOptions<Runtime extends ContainerRuntime> {
   readonly capabilities: readonly string[];
   /** Opens the runtime of an owner. Called again after a failure, whenever somebody asks for something. */
   readonly open: (owner: string) => Promise<Runtime>;
+  readonly clock: Pick<Clock, 'now'>;
 }
 
 /**
@@ -33,6 +36,8 @@ export class LateRuntime<Runtime extends ContainerRuntime = ContainerRuntime> im
   private opening: Promise<Runtime> | undefined;
   private opened: Runtime | undefined;
   private closed = false;
+  /** When an owner asked for it first, on the monotonic clock. */
+  private begunAt: number | undefined;
   private readonly waiting = new Set<() => void>();
 
   constructor(private readonly options: LateRuntimeOptions<Runtime>) {
@@ -48,6 +53,7 @@ export class LateRuntime<Runtime extends ContainerRuntime = ContainerRuntime> im
   async begin(owner: string): Promise<void> {
     if (this.owner === undefined) {
       this.owner = owner;
+      this.begunAt = this.options.clock.now();
       this.opening = this.attempt(owner); // before those who wait ask for it
       for (const wake of [...this.waiting]) wake();
     }
@@ -85,6 +91,13 @@ export class LateRuntime<Runtime extends ContainerRuntime = ContainerRuntime> im
 
   async list(): Promise<readonly ContainerStatus[]> {
     return this.owner === undefined && !this.closed ? [] : (await this.runtime()).list();
+  }
+
+  /** One that could not be opened has been silent since it was begun. */
+  health(): RuntimeHealth {
+    if (this.opened !== undefined) return this.opened.health?.() ?? HEALTHY;
+    if (this.begunAt === undefined) return HEALTHY;
+    return { containersSilentMs: this.options.clock.now() - this.begunAt, withoutProcess: [] };
   }
 
   events(signal: StopSignal): AsyncIterable<ContainerEvent> {

@@ -70,6 +70,18 @@ const rows: Record<string, readonly Row[]> = {
       detail: 'lacks the capability runtime.cri',
     },
     {
+      name: 'one that does not work for now',
+      node: { capabilities: ['runtime.cri'], suspendedCapabilities: ['runtime.cri'] },
+      request: { capabilities: ['runtime.cri'] },
+      refused: 'capability runtime.cri for now',
+      detail: 'lacks the capability runtime.cri for now',
+    },
+    {
+      name: 'one that does not work for now and is not needed',
+      node: { capabilities: ['runtime.process', 'runtime.cri'], suspendedCapabilities: ['runtime.cri'] },
+      request: { capabilities: ['runtime.process'] },
+    },
+    {
       name: 'two missing: the first by name, in any order',
       request: { capabilities: ['runtime.cri', 'exec.tty'] },
       refused: 'capability exec.tty',

@@ -12,7 +12,7 @@ type Filter = (record: NodeRecord, request: FullRequest) => Failure | undefined;
 /** What a node is. In the order of the reasons. */
 const KIND_FILTERS: readonly Filter[] = [locality, capabilities, nodeSelector, nodeAffinity, nodeAntiAffinity];
 /** What no replica and no placement changes: the node itself and the request decide. In the order of the reasons. */
-const NODE_FILTERS: readonly Filter[] = [availability, ...KIND_FILTERS, taints];
+const NODE_FILTERS: readonly Filter[] = [availability, ...KIND_FILTERS, suspended, taints];
 
 /** The first of the filters over the node alone that fails; where several things of one kind fail, the first by text. */
 export function nodeFailure(record: NodeRecord, request: FullRequest): Failure | undefined {
@@ -60,6 +60,16 @@ function capabilities(record: NodeRecord, request: FullRequest): Failure | undef
   return fail(
     'capability',
     request.capabilities.filter((capability) => !record.capabilities.has(capability)),
+  );
+}
+
+/** A capability that comes back by itself: no reason for what runs there to go. */
+function suspended(record: NodeRecord, request: FullRequest): Failure | undefined {
+  return fail(
+    'capability',
+    request.capabilities
+      .filter((capability) => record.suspendedCapabilities.has(capability))
+      .map((capability) => `${capability} for now`),
   );
 }
 

@@ -22,6 +22,8 @@ export interface SchedulerNode {
   readonly maxReplicas?: number;
   /** What its runtimes can do, as in `runtime.process` or `limits.memory`. */
   readonly capabilities?: readonly string[];
+  /** Those of its capabilities that do not work for now: nothing new that needs one is placed, and what is there stays. Default none. */
+  readonly suspendedCapabilities?: readonly string[];
   /** Troubles that cost score and exclude nothing. Default none. */
   readonly conditions?: Partial<NodeConditions>;
   /** How reliable it was of late, 0 to 1; quantised by the caller, so that scores do not flicker. Default 1. */
@@ -70,6 +72,7 @@ export interface NodeRecord {
   /** Sorted by their text. */
   readonly taints: readonly Taint[];
   readonly capabilities: ReadonlySet<string>;
+  readonly suspendedCapabilities: ReadonlySet<string>;
   readonly capacity: Resources;
   readonly systemReserved: Resources;
   /** Capacity without what is kept for the system. */
@@ -93,6 +96,7 @@ export function toNodeRecord(node: SchedulerNode): NodeRecord {
     labels: toLabelMap(node.labels),
     taints: [...(node.taints ?? [])].sort((a, b) => compareText(describeTaint(a), describeTaint(b))),
     capabilities: new Set(node.capabilities),
+    suspendedCapabilities: new Set(node.suspendedCapabilities),
     capacity,
     systemReserved,
     allocatable: atLeastNothing(minus(capacity, systemReserved)),

@@ -31,6 +31,12 @@ describe('eligible', () => {
     expect(said).toEqual(expected === undefined ? [] : [{ nodeId: 'n1', takesNew: expected }]);
   });
 
+  it('keeps what is on a node whose capability does not work for now, and takes nothing new there', () => {
+    const node = { capabilities: ['runtime.cri'], suspendedCapabilities: ['runtime.cri'] };
+    const said = aCluster([aNode('n1', node)]).eligible(aRequest({ capabilities: ['runtime.cri'] }));
+    expect(said).toEqual([{ nodeId: 'n1', takesNew: false }]);
+  });
+
   it('tolerated taints neither evict nor close', () => {
     const taints = (['NoSchedule', 'NoExecute'] as const).map((effect) => ({ key: 'spot', effect }));
     const request = aRequest({ tolerations: [{ key: 'spot', operator: 'Exists' }] });

@@ -76,7 +76,7 @@ async function namesFor(command: Command, operands: readonly string[], session: 
   const choices = command.registeredArguments[operands.length]?.argChoices;
   if (choices !== undefined) return choices;
   const wantsKind = verb === 'get' || (verb === 'describe' && command.parent?.parent === null);
-  if (wantsKind && operands.length === 0) return ['workloads', 'nodes', ...(verb === 'get' ? ['events'] : [])];
+  if (wantsKind && operands.length === 0) return ['workloads', 'nodes', ...(verb === 'get' ? ['containers', 'events'] : [])];
   const nodes = command.parent?.name() === 'node' || /^nodes?$/.test(operands[0] ?? '');
   if (command.registeredArguments.length === 0 || verb === 'create') return [];
   try {

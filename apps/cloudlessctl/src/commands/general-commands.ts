@@ -7,13 +7,16 @@ import { messageJson } from '../session.js';
 import { didYouMean } from '../suggest.js';
 import { VERSION } from '../version.js';
 import { showEvents, addEventOptions } from './event-commands.js';
+import { showContainers } from './container-commands.js';
 import { describeNode, getNodes, listNodes } from './node-commands.js';
 import { flagOption, operand } from './options.js';
 import { watchNodes, watchWorkloads } from './watch-commands.js';
 import { addListOptions, describe, getWorkloads, listWorkloads } from './workload-commands.js';
 
 /** What `get` and `describe` know, by each word that names it. */
-const KINDS: Readonly<Record<string, 'workload' | 'node' | 'event'>> = {
+type Kind = 'workload' | 'node' | 'event' | 'container';
+
+const KINDS: Readonly<Record<string, Kind>> = {
   workload: 'workload',
   workloads: 'workload',
   wl: 'workload',
@@ -21,19 +24,21 @@ const KINDS: Readonly<Record<string, 'workload' | 'node' | 'event'>> = {
   nodes: 'node',
   event: 'event',
   events: 'event',
+  container: 'container',
+  containers: 'container',
 };
 
 /** `get` offers the options of every kind; these are the kinds that take each. */
 const TAKEN_BY: Readonly<Record<string, readonly string[]>> = {
-  workload: ['event'],
-  node: ['event'],
+  workload: ['event', 'container'],
+  node: ['event', 'container'],
   selector: ['workload', 'node'],
-  allNamespaces: ['workload', 'event'],
+  allNamespaces: ['workload', 'event', 'container'],
 };
 
 /** Adds the short forms `get` and `describe`, and `version`. */
 export function addGeneralCommands(tree: CommandTree, parent: Command): void {
-  const getCommand = tree.leaf(parent, 'get <kind> [names...]', 'list or show workloads, nodes or events', get);
+  const getCommand = tree.leaf(parent, 'get <kind> [names...]', 'list or show workloads, nodes, containers or events', get);
   addEventOptions(addListOptions(getCommand));
   tree.leaf(parent, 'describe <kind-or-workload> [name]', 'everything about one workload or node', describeAny);
   tree
@@ -72,7 +77,11 @@ async function get(invocation: Invocation): Promise<void> {
   for (const [option, kinds] of Object.entries(TAKEN_BY)) {
     if (invocation.options[option] === undefined || kinds.includes(kind)) continue;
     const flag = option.replaceAll(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
-    throw usageFailure(`--${flag} is for ${kinds.map((taken) => `${taken}s`).join(' and ')}, not for ${kind}s`);
+    throw usageFailure(`--${flag} is for ${listed(kinds.map((taken) => `${taken}s`))}, not for ${kind}s`);
+  }
+  if (kind === 'container') {
+    if (flagOption(invocation, 'watch')) throw usageFailure('--watch is for workloads, nodes and events, not for containers');
+    return showContainers(invocation, names);
   }
   if (kind !== 'event' && flagOption(invocation, 'watch')) {
     return kind === 'workload' ? watchWorkloads(invocation, names) : watchNodes(invocation, names);
@@ -89,14 +98,21 @@ async function describeAny(invocation: Invocation): Promise<void> {
   const kind = kindOf(first);
   if (kind === 'workload') return describe(invocation, second);
   if (kind === 'node') return describeNode(invocation, second);
+  if (kind === 'container') throw usageFailure('containers are listed, not described: cloudlessctl get containers -o wide');
   throw usageFailure('events are listed, not described: cloudlessctl events');
 }
 
-function kindOf(word: string): 'workload' | 'node' | 'event' {
+/** `a`, `a and b`, `a, b and c`. */
+function listed(words: readonly string[]): string {
+  const last = words.at(-1) ?? '';
+  return words.length < 2 ? last : `${words.slice(0, -1).join(', ')} and ${last}`;
+}
+
+function kindOf(word: string): Kind {
   const kind = KINDS[word.toLowerCase()];
   if (kind === undefined) {
     throw usageFailure(
-      `unknown kind ${JSON.stringify(word)}: expected workloads, nodes or events${didYouMean(word, Object.keys(KINDS))}`,
+      `unknown kind ${JSON.stringify(word)}: expected workloads, nodes, containers or events${didYouMean(word, Object.keys(KINDS))}`,
     );
   }
   return kind;

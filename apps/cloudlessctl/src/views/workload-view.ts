@@ -6,6 +6,7 @@ import type { Style } from '../output/style.js';
 import { formatTable } from '../output/table.js';
 import type { Cell } from '../output/table.js';
 import { imagePullLines } from './container-text.js';
+import { runtimeLine } from './container-view.js';
 import { eventTable } from './event-view.js';
 import { failingReplicas, failureLines, rolloutFields, rolloutPhase, unsettledReason, versionTable } from './rollout-view.js';
 import { formatFields, formatSections } from './sections.js';
@@ -72,8 +73,15 @@ function rolloutSection(workload: Workload, nowMs: number): string {
 
 function replicaSection(replicas: readonly ReplicaStatus[], nowMs: number, style: Style): string {
   const table = replicaTable(replicas, nowMs, style) || '(none)\n';
-  const lines = [...imagePullLines(replicas, nowMs), ...failingReplicas(replicas)];
+  const lines = [...containerLines(replicas), ...imagePullLines(replicas, nowMs), ...failingReplicas(replicas)];
   return table + lines.map((line) => `${line}\n`).join('');
+}
+
+/** What the container runtime calls the containers that run. */
+function containerLines(replicas: readonly ReplicaStatus[]): readonly string[] {
+  return replicas.flatMap(({ id, container }) =>
+    container === undefined || container.runtimeId === '' ? [] : [`${id}: ${runtimeLine(container)}`],
+  );
 }
 
 /** Replicas as a table. */

@@ -1,5 +1,5 @@
 import { DURATION_BUCKETS, type Clock, type Meter } from '@cloudless/base';
-import type { ContainerEvent, ContainerRuntime, LogLine, StartProgress } from '@cloudless/runtime';
+import { HEALTHY, type ContainerEvent, type ContainerRuntime, type LogLine, type StartProgress } from '@cloudless/runtime';
 
 /** The same runtime, measured. */
 export function meterRuntime(runtime: ContainerRuntime, meter: Meter, clock: Clock): ContainerRuntime {
@@ -97,6 +97,7 @@ export function meterRuntime(runtime: ContainerRuntime, meter: Meter, clock: Clo
       execs.add();
       return runtime.exec(containerId, request, signal);
     },
+    health: () => runtime.health?.() ?? HEALTHY,
     close: () => runtime.close(),
   };
 }

@@ -4,6 +4,7 @@ import type { ReplicaPlan } from './replica-plan.js';
 import { decideRestart, formatDelay, isFailure, type Ending } from './restart-decision.js';
 import {
   isEnded,
+  toCurrentContainer,
   type ContainerExit,
   type CurrentContainer,
   type ImagePull,
@@ -19,6 +20,10 @@ import {
 export const KEPT_CONTAINERS = 2;
 /** Why an exclusive replica does not run. */
 const OUT_OF_CONTACT = 'exclusive: not started until a coordinator, which was not heard for too long, says so';
+/** Why a container that runs, as far as its runtime has told, is not ready. */
+const PROCESS_GONE = 'its main process has ended, and the container runtime has not told how';
+/** Why a replica ended that nobody had asked to stop: the coordinator makes another one. */
+const RUNTIME_AWAY = 'not started: the container runtime of the node does not answer';
 /** Why a replica that was ordered to start does not yet. */
 const WAITS_FOR_TURN = 'waits until fewer containers are being started on this node';
 /** When the runtime cannot be asked, it is asked again after this. */
@@ -51,6 +56,11 @@ export function reduceReplica(state: ReplicaState, event: ReplicaEvent): Reduced
       return onExited(state, event.exit);
     case 'outOfContact':
       return onOutOfContact(state, event.containerId);
+    case 'processGone':
+      if (state.activity.kind !== 'running' || state.activity.containerId !== event.containerId) return same(state);
+      return state.reason === PROCESS_GONE ? same(state) : same({ ...state, ready: false, reason: PROCESS_GONE });
+    case 'runtimeAway':
+      return onRuntimeAway(state, event.uncertain);
     case 'accepted':
       if (state.activity.kind !== 'running' || state.activity.containerId !== event.containerId) return same(state);
       return same({ ...state, ready: true, reason: '' });
@@ -149,7 +159,7 @@ function onStarted(state: ReplicaState, { status }: Extract<ReplicaEvent, { kind
   const { activity } = state;
   const awaited = (activity.kind === 'starting' || activity.kind === 'backingOff') && activity.containerId === status.containerId;
   if (!awaited) return same(state);
-  const container = { id: status.containerId, startedAtMs: status.startedAtMs, endpoints: status.endpoints };
+  const container = toCurrentContainer(status);
   if (state.stop !== undefined) return terminate({ ...state, container }, container.id);
   const running: ReplicaState = {
     ...state,
@@ -280,6 +290,20 @@ function onOutOfContact(state: ReplicaState, containerId: ContainerId): Reduced 
   if (activity.kind !== 'starting' || activity.containerId !== containerId) return same(state);
   if (stop !== undefined) return finish(state, 'stopped', state.reason);
   return same({ ...state, activity: { kind: 'unconfirmed' }, reason: OUT_OF_CONTACT });
+}
+
+/**
+ * Gives up a start, so that the replica is made anew elsewhere. It ends as stopped, not as failed: nothing is wrong with it. A
+ * container that may have been started all the same is ended as soon as the runtime answers; one that must run only once is
+ * waited for instead.
+ */
+function onRuntimeAway(state: ReplicaState, uncertain: boolean): Reduced {
+  const { activity, stop, plan } = state;
+  if (stop !== undefined || (activity.kind !== 'starting' && activity.kind !== 'backingOff')) return same(state);
+  if (uncertain && plan?.restart === 'never') return same(state);
+  const over = finish(state, 'stopped', RUNTIME_AWAY);
+  if (!uncertain || activity.containerId === undefined) return over;
+  return { state: over.state, effects: [{ kind: 'discard', containerId: activity.containerId }, ...over.effects] };
 }
 
 /** The container has ended, or there was none: by the stop that was ordered, or else as the restart policy says. */

@@ -185,6 +185,23 @@ export class ReplicaRunner {
     this.apply({ kind: 'exited', exit: lostExit(containerId) });
   }
 
+  /** The main processes of these containers are not there any more. */
+  withoutProcess(containerIds: ReadonlySet<string>): void {
+    const { activity } = this.state;
+    if (activity.kind !== 'running' || !containerIds.has(activity.containerId)) return;
+    this.readiness?.abort(); // what they say of it now is no news
+    this.probing?.abort();
+    this.apply({ kind: 'processGone', containerId: activity.containerId });
+  }
+
+  /** The runtime that is to start this replica has not answered for too long. Processes are started by another one. */
+  giveUpStart(): void {
+    const { activity, plan } = this.state;
+    if (plan?.image !== true) return;
+    const uncertain = 'containerId' in activity && activity.containerId !== undefined && activity.containerId === this.tried;
+    this.apply({ kind: 'runtimeAway', uncertain });
+  }
+
   /** What a container that has failed wrote last goes into the same report as its end. */
   private async ended(exit: ContainerExit): Promise<void> {
     if (!hasFailed(this.state, exit)) return this.apply({ kind: 'exited', exit });
@@ -261,6 +278,9 @@ export class ReplicaRunner {
         return;
       case 'terminate':
         void this.terminate(effect.containerId, effect.graceMs);
+        return;
+      case 'discard':
+        void this.endStray(effect.containerId);
         return;
       case 'remove':
         this.deps.runtime.remove(effect.containerId).catch((reason: unknown) => {
@@ -345,13 +365,14 @@ export class ReplicaRunner {
   /** A container that a start without an answer, or an earlier agent, has made after all: another one stands for the replica by now. */
   private async endStray(containerId: ContainerId): Promise<void> {
     const { runtime } = this.deps;
-    while (!this.isOver) {
+    for (let failures = 0; !this.isOver; failures += 1) {
       try {
         await runtime.stop(containerId, 0);
         return await runtime.remove(containerId);
       } catch (reason) {
         if (errorKindOf(reason) === 'notFound') return;
-        this.log.warn('container of a given up start not ended', { containerId, ...errorFields(reason) });
+        const level = failures === 0 ? 'warn' : 'debug'; // once, however long the runtime is away
+        this.log[level]('container of a given up start not ended', { containerId, ...errorFields(reason) });
       }
       await this.pause();
     }

@@ -60,11 +60,22 @@ export interface ContainerExit {
   readonly lastLines?: readonly string[];
 }
 
+type ContainerFact = 'pid' | 'ip' | 'runtime' | 'runtimeId' | 'imageDigest';
+
 /** The newest container that ran. */
 export interface CurrentContainer {
   readonly id: ContainerId;
   readonly startedAtMs: number;
   readonly endpoints: readonly ContainerEndpoint[];
+  /** What the runtime told of it besides, for people. */
+  readonly facts?: { readonly [Fact in ContainerFact]: ContainerStatus[Fact] | undefined };
+}
+
+/** The container that a runtime tells of. */
+export function toCurrentContainer(status: ContainerStatus): CurrentContainer {
+  const { containerId: id, startedAtMs, endpoints, pid, ip, runtime, runtimeId, imageDigest } = status;
+  const facts = { pid, ip, runtime, runtimeId, imageDigest };
+  return { id, startedAtMs, endpoints, facts };
 }
 
 /** How the newest pull of the image went. Times in milliseconds, wall clock. */
@@ -147,6 +158,12 @@ export type ReplicaEvent =
   | { readonly kind: 'probed'; readonly containerId: ContainerId; readonly ready: boolean; readonly reason: string }
   /** Its liveness or startup probe has failed by the threshold. */
   | { readonly kind: 'unhealthy'; readonly containerId: ContainerId; readonly reason: string }
+  /** The main process of this container is not there any more, and the runtime has not told how it ended. */
+  | { readonly kind: 'processGone'; readonly containerId: ContainerId }
+  /**
+   * The runtime has not answered for too long. `uncertain`: it was asked to start the container at hand, which may run all the same.
+   */
+  | { readonly kind: 'runtimeAway'; readonly uncertain: boolean }
   /** The pre-stop delay has passed. */
   | { readonly kind: 'stopDue' };
 
@@ -159,6 +176,8 @@ export type ReplicaEffect =
   | { readonly kind: 'probe'; readonly container: CurrentContainer; readonly wasReady: boolean }
   | { readonly kind: 'terminateAfter'; readonly delayMs: number }
   | { readonly kind: 'terminate'; readonly containerId: ContainerId; readonly graceMs: number }
+  /** Ends and removes a container that may have been started, once the runtime answers. */
+  | { readonly kind: 'discard'; readonly containerId: ContainerId }
   | { readonly kind: 'remove'; readonly containerId: ContainerId }
   /** Drops all that is kept of the replica. */
   | { readonly kind: 'forget' };

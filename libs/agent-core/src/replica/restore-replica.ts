@@ -8,6 +8,7 @@ import { backoffDelayMs, type ContainerId } from '@cloudless/base';
 import {
   isEnded,
   newReplica,
+  toCurrentContainer,
   type Activity,
   type ContainerExit,
   type Reduced,
@@ -194,7 +195,7 @@ function endOf({ progress }: StoredReplica, newest: ContainerStatus | undefined)
 
 function containerOf(status: ContainerStatus | undefined): Pick<ReplicaState, 'container'> | Record<string, never> {
   if (status === undefined) return {};
-  return { container: { id: status.containerId, startedAtMs: status.startedAtMs, endpoints: status.endpoints } };
+  return { container: toCurrentContainer(status) };
 }
 
 /** The count on the container itself, which is right also when the disk could not take the newest progress. */

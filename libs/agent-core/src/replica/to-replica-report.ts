@@ -1,15 +1,17 @@
 import { create } from '@bufbuild/protobuf';
 import { durationFromMs, timestampFromMs } from '@bufbuild/protobuf/wkt';
 import {
+  ContainerFactsSchema,
   EndpointSchema,
   ImagePullStatusSchema,
   ImagePullStatus_Phase,
   ReplicaReportSchema,
   ReplicaStatus_Phase,
+  type ContainerFacts,
   type ImagePullStatus,
   type ReplicaReport,
 } from '@cloudless/api';
-import type { ImagePull, ReplicaPhase, ReplicaState } from './replica-state.js';
+import type { CurrentContainer, ImagePull, ReplicaPhase, ReplicaState } from './replica-state.js';
 
 const PHASE: Record<ReplicaPhase, ReplicaStatus_Phase> = {
   starting: ReplicaStatus_Phase.STARTING,
@@ -41,10 +43,18 @@ export function toReplicaReport(state: ReplicaState): ReplicaReport {
     ...(state.lastExitCode === undefined ? {} : { lastExitCode: state.lastExitCode }),
     lastEndReason: state.lastEndReason ?? '',
     lastLines: [...state.lastLines],
-    ...(container === undefined ? {} : { startedAt: timestampFromMs(container.startedAtMs) }),
+    ...(container === undefined
+      ? {}
+      : { startedAt: timestampFromMs(container.startedAtMs), container: toContainerFacts(container) }),
     ...(state.imagePull === undefined ? {} : { imagePull: toImagePullStatus(state.imagePull) }),
     earlierContainerIds: state.ended.filter((id) => id !== container?.id),
   });
+}
+
+function toContainerFacts({ startedAtMs, facts }: CurrentContainer): ContainerFacts {
+  const { pid = 0, ip = '', runtime = '', runtimeId = '', imageDigest = '' } = facts ?? {};
+  const startedAt = timestampFromMs(startedAtMs);
+  return create(ContainerFactsSchema, { pid, startedAt, runtime, ip, runtimeId, imageDigest });
 }
 
 const PULL: Record<ImagePull['phase'], ImagePullStatus_Phase> = {

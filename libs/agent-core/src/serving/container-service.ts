@@ -4,6 +4,7 @@ import { CloudlessError, InvalidInputError, type Clock } from '@cloudless/base';
 import {
   ContainerStatus_State,
   ContainerStatusSchema,
+  EndpointSchema,
   ExecCommandResponseSchema,
   firstMessage,
   ListContainersResponseSchema,
@@ -325,6 +326,8 @@ export class ContainerService {
   }
 
   private toStatus({ status, owner }: OwnedContainer): ContainerStatus {
+    const order = this.options.replicas.find(owner.replicaId)?.startOrder?.order;
+    const spec = order?.case === 'start' ? order.value.spec : undefined;
     return create(ContainerStatusSchema, {
       containerId: status.containerId,
       replicaId: owner.replicaId,
@@ -339,6 +342,11 @@ export class ContainerService {
       reason: status.reason ?? '',
       runtime: status.runtime ?? this.options.runtime.name,
       ip: status.ip ?? '',
+      runtimeId: status.runtimeId ?? '',
+      imageDigest: status.imageDigest ?? '',
+      image: spec?.image ?? '',
+      command: [...(spec?.command ?? []), ...(spec?.args ?? [])],
+      endpoints: status.phase === 'running' ? status.endpoints.map((endpoint) => create(EndpointSchema, endpoint)) : [],
     });
   }
 }

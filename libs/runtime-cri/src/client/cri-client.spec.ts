@@ -1,6 +1,55 @@
 import { FakeCriServer } from '../testing/fake-cri-server.js';
+import { ManualClock } from '@cloudless/base/testing';
 import { realClock } from '../testing/system.js';
 import { CriClient } from './cri-client.js';
+
+describe('the silence of a runtime', () => {
+  let server: FakeCriServer;
+  let clock: ManualClock;
+  let client: CriClient;
+  beforeEach(async () => {
+    server = new FakeCriServer();
+    await server.listen();
+    clock = new ManualClock();
+    client = new CriClient({ socketPath: server.socketPath, clock });
+  });
+  afterEach(async () => {
+    client.close();
+    await server.dispose();
+  });
+
+  it('is none while it answers, also with a refusal, and while nobody asks', async () => {
+    await client.version();
+    await clock.advance(60_000);
+    expect(client.silentMs).toBe(0);
+    const refused = client.quick('Status', (calls, signal) => calls.containerStatus({ containerId: 'x' }, { signal }));
+    await expect(refused).rejects.toMatchObject({ kind: 'notFound' });
+    await clock.advance(1_000);
+    expect(client.silentMs).toBe(0);
+  });
+
+  it('lasts from the first call without an answer to the next answer', async () => {
+    await server.away();
+    for (let call = 0; call < 3; call += 1) {
+      await expect(client.version()).rejects.toMatchObject({ kind: 'unavailable' });
+      await clock.advance(1_000);
+    }
+    expect(client.silentMs).toBe(3_000);
+    await server.listen();
+    await client.version();
+    expect(client.silentMs).toBe(0);
+  });
+
+  it('counts while a call waits for a runtime that is stuck', async () => {
+    server.overrides.version = () => new Promise(() => undefined);
+    await server.away();
+    await server.listen();
+    const stuck = client.version();
+    stuck.catch(() => undefined);
+    await clock.advance(6_000);
+    expect(client.silentMs).toBe(6_000);
+  });
+});
 
 describe('CriClient', () => {
   const server = new FakeCriServer();

@@ -41,6 +41,8 @@ export interface CriVersion {
 export class CriClient {
   private readonly closing = new AbortController();
   private away = false;
+  /** When the oldest quick call was made that was not answered, as none after it was; on the monotonic clock. */
+  private silentSince: number | undefined;
   private readonly sessions: Http2SessionManager;
   private readonly runtimeCalls: RuntimeClient;
   private readonly imageCalls: ImageClient;
@@ -61,8 +63,14 @@ export class CriClient {
     return this.closing.signal;
   }
 
+  /** For how long every call that is answered soon or never has been without an answer, milliseconds; 0 when the last one has one. */
+  get silentMs(): number {
+    return this.silentSince === undefined ? 0 : this.options.clock.now() - this.silentSince;
+  }
+
   /** A call that is answered soon or never. */
   quick<Result>(name: string, call: (client: RuntimeClient, signal: AbortSignal) => Promise<Result>): Promise<Result> {
+    this.silentSince ??= this.options.clock.now();
     return this.within(this.options.quickMs ?? QUICK_MS, name, (signal) => call(this.runtimeCalls, signal));
   }
 
@@ -149,6 +157,7 @@ export class CriClient {
       }
       const failure = fromCriError(reason, { call: name, socketPath: this.socketPath });
       if (failure.kind === 'unavailable') this.away = true;
+      else this.silentSince = undefined; // a refusal is an answer
       throw failure;
     } finally {
       timer.cancel();
@@ -157,6 +166,7 @@ export class CriClient {
   }
 
   private noteAnswer(): void {
+    this.silentSince = undefined;
     if (!this.away) return;
     this.away = false;
     this.options.onReturn?.();

@@ -11,6 +11,7 @@ import {
   type ContainerStatusResponse,
 } from '../gen/runtime/v1/api_pb.js';
 import { containerIdOf, fromAnnotations, isOwned, ownedBy, type Memory, type Owner } from './labels.js';
+import { isThere } from '../system/host-processes.js';
 import { pidOf, toStatus, wasNeverStarted } from './to-status.js';
 
 /** One container of ours, as the newest list showed it. */
@@ -22,6 +23,8 @@ export interface Known {
   readonly ip: string;
   readonly status: ContainerStatus;
   readonly memory: Memory;
+  /** Its main process was there when it was read: the agent sees the processes of containers. */
+  readonly hadProcess: boolean;
 }
 
 /** Needs of an {@link Inventory}. */
@@ -68,6 +71,13 @@ export class Inventory {
   /** As of the newest look. */
   find(containerId: ContainerId): Known | undefined {
     return this.all().find(({ status }) => status.containerId === containerId);
+  }
+
+  /** Containers that run as of the newest look, and whose main process is not there any more. */
+  withoutProcess(): readonly ContainerId[] {
+    return this.all().flatMap(({ hadProcess, status: { containerId, phase, pid } }) =>
+      hadProcess && phase === 'running' && pid !== undefined && !isThere(pid) ? [containerId] : [],
+    );
   }
 
   /** Looks anew, then finds. @throws kind `notFound`. */
@@ -246,7 +256,8 @@ export class Inventory {
   ): Known {
     const status = toStatus(answer, ip, this.options.bootedAtMs);
     const memory = fromAnnotations(answer.status?.annotations ?? {});
-    return { runtimeId, sandboxId, ip, state: answer.status?.state ?? listed, status, memory };
+    const hadProcess = status.pid !== undefined && isThere(status.pid);
+    return { runtimeId, sandboxId, ip, state: answer.status?.state ?? listed, status, memory, hadProcess };
   }
 
   private tell(before: ContainerStatus | undefined, now: ContainerStatus): void {

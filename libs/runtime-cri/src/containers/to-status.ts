@@ -34,6 +34,8 @@ export function toStatus(answer: ContainerStatusResponse, ip: string, bootedAtMs
     labels,
     startedAtMs,
     ownCgroup: true,
+    ...(status === undefined || status.id === '' ? {} : { runtimeId: status.id }),
+    ...(status === undefined || status.imageRef === '' ? {} : { imageDigest: status.imageRef }),
     ...(hostNetwork ? {} : { ownNetwork: true }),
     endpoints: ports.map(({ name, port }): ContainerEndpoint => ({ portName: name, ip: hostNetwork ? LOOPBACK : ip, port })),
   };

@@ -1,0 +1,61 @@
+import { spawn, type ChildProcess } from 'node:child_process';
+import { once } from 'node:events';
+import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
+import { silentLog } from '@cloudless/base';
+import type { ContainerRuntime } from '@cloudless/runtime';
+import { ContainerState } from './gen/runtime/v1/api_pb.js';
+import { openCriRuntime } from './index.js';
+import { FakeCriServer } from './testing/fake-cri-server.js';
+import { aRequest } from './testing/requests.js';
+import { realClock } from './testing/system.js';
+
+let server: FakeCriServer;
+let runtime: ContainerRuntime;
+/** Of the next container. */
+let pid = 0;
+const processes: ChildProcess[] = [];
+
+beforeEach(async () => {
+  server = new FakeCriServer();
+  server.overrides.startContainer = () => {
+    Object.assign(server.only, { state: ContainerState.CONTAINER_RUNNING, startedAt: 1n, pid });
+    return {};
+  };
+  await server.listen();
+  const { socketPath, logDirectory, home: imageDirectory } = server;
+  const owner = { cluster: 'c1', node: 'n1' };
+  runtime = await openCriRuntime({ socketPath, logDirectory, imageDirectory, owner, clock: realClock, log: silentLog });
+});
+
+afterEach(async () => {
+  for (const each of processes.splice(0)) each.kill('SIGKILL');
+  await runtime.close();
+  await server.dispose();
+});
+
+/** Starts a process that is the main process of the next container. */
+function run(command: string, ...args: string[]): ChildProcess {
+  const child = spawn(command, args);
+  processes.push(child);
+  pid = child.pid ?? 0;
+  return child;
+}
+
+describe('a container whose main process is gone while its runtime is away', () => {
+  it('is told apart from one that runs, without a call to the runtime', async () => {
+    const main = run('sleep', '3600');
+    await runtime.start(aRequest());
+    await server.away();
+    expect(runtime.health?.().withoutProcess).toEqual([]);
+    main.kill('SIGKILL');
+    await once(main, 'exit');
+    expect(runtime.health?.().withoutProcess).toEqual([aRequest().containerId]);
+  });
+
+  it('is not suspected where the agent does not see the processes of containers', async () => {
+    await once(run('true'), 'exit');
+    await runtime.start(aRequest());
+    await server.away();
+    expect(runtime.health?.().withoutProcess).toEqual([]);
+  });
+});

@@ -1,0 +1,71 @@
+import { Condition_Type as ConditionType, type Workload } from '@cloudless/api';
+import { QUICK, type RealCluster } from './cluster.js';
+import { containersOf, describeContainers, startOnContainers } from './containers.js';
+import { OwnContainers } from './own-containers.js';
+
+const SLEEP = ['sleep', '3600'];
+const requests = { cpuMillis: 10 }; // so that many fit on a small machine
+
+describeContainers('a node whose container runtime is dead', () => {
+  let own: OwnContainers;
+  let cluster: RealCluster;
+  beforeAll(async () => {
+    own = await OwnContainers.install();
+    cluster = await startOnContainers(['zone-a']);
+    await cluster.startAgent('agent-2', 'zone-b', ['--cri-socket', own.socket]);
+  });
+  afterAll(async () => {
+    try {
+      await cluster?.stop();
+    } finally {
+      await own?.remove();
+    }
+  });
+
+  const create = (name: string, replicas: number): Promise<unknown> => {
+    // Shells and sleep take no notice of SIGTERM as a first process: without a grace nothing waits for that.
+    const rest = { ...QUICK, terminationGracePeriod: { seconds: 0n }, resources: { requests } };
+    return cluster.client.createWorkload({ name, spec: { ...rest, image: 'busybox:1', command: SLEEP, replicas } });
+  };
+  const nodesOf = ({ status }: Workload): readonly string[] => status!.replicas.map(({ nodeId }) => nodeId).sort();
+  const unavailable = async (expected: boolean): Promise<void> => {
+    for (;;) {
+      const { status } = await cluster.client.getNode({ nodeId: 'agent-2' });
+      const found = status?.conditions.find(({ type }) => type === ConditionType.CONTAINER_RUNTIME_UNAVAILABLE);
+      if (found?.status === expected) return;
+    }
+  };
+
+  it('gets no new container, gives up what was not started, keeps what runs, and is as before afterwards', async () => {
+    await create('kept', 2);
+    const kept = await cluster.settled('kept');
+    expect(nodesOf(kept)).toEqual(['agent-1', 'agent-2']);
+    const ids = kept.status!.replicas.map(({ id }) => id).sort();
+    const doomed = kept.status!.replicas.find(({ nodeId }) => nodeId === 'agent-2')!;
+    const [{ pid } = { pid: 0 }] = (await containersOf(cluster, kept)).filter(({ nodeId }) => nodeId === 'agent-2');
+
+    own.kill('containerd');
+    await create('early', 2); // nobody has noticed yet
+    await unavailable(true);
+    await create('late', 4);
+    expect(nodesOf(await cluster.settled('late'))).toEqual(Array.from({ length: 4 }, () => 'agent-1'));
+    expect(nodesOf(await cluster.settled('early'))).toEqual(['agent-1', 'agent-1']);
+
+    process.kill(pid, 'SIGKILL');
+    const broken = await cluster.until('kept', ({ status }) => status!.replicas.some(({ ready }) => !ready));
+    expect(broken.status!.replicas.find(({ ready }) => !ready)).toMatchObject({
+      id: doomed.id,
+      restarts: 0,
+      reason: 'its main process has ended, and the container runtime has not told how',
+    });
+
+    await own.start();
+    await unavailable(false);
+    const after = await cluster.until('kept', ({ status }) =>
+      status!.replicas.every(({ id, ready, restarts }) => ready && restarts === (id === doomed.id ? 1 : 0)),
+    );
+    expect(after.status!.replicas.map(({ id }) => id).sort()).toEqual(ids);
+    await create('again', 2);
+    expect(nodesOf(await cluster.settled('again'))).toEqual(['agent-1', 'agent-2']);
+  });
+});
