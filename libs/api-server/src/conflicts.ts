@@ -1,8 +1,14 @@
 import { CloudlessError, backoffDelayMs, errorKindOf, sleep, type Clock, type Random } from '@cloudless/base';
 
-/** After so many conflicts in a row, within about two seconds, somebody else writes the same records all the time. */
+/**
+ * After so many conflicts in a row, within about two seconds, somebody else writes the same records
+ * all the time.
+ */
 const MAX_ATTEMPTS = 16;
-/** Long enough for a controller to finish its pass; the cap keeps all attempts well within the deadline of a call. */
+/**
+ * Long enough for a controller to finish its pass; the cap keeps all attempts well within the
+ * deadline of a call.
+ */
 const RETRY = { firstMs: 5, maxMs: 250, jitter: 0.5 } as const;
 
 /** Needs of {@link withoutConflict}. */
@@ -14,9 +20,11 @@ export interface ConflictRetry {
 }
 
 /**
- * Runs an attempt to read, decide and commit until it meets no conflict. A commit that meets one has waited until the view
- * shows what it met: the next attempt follows at once, those after it with growing delays.
- * @throws kind `unavailable` when it is still in conflict after {@link MAX_ATTEMPTS} attempts: nothing was written.
+ * Runs an attempt to read, decide and commit until it meets no conflict. A commit that meets one
+ * has waited until the view shows what it met: the next attempt follows at once, those after it
+ * with growing delays.
+ * @throws kind `unavailable` when it is still in conflict after {@link MAX_ATTEMPTS} attempts:
+ *   nothing was written.
  */
 export async function withoutConflict<Result>(retry: ConflictRetry, attempt: () => Promise<Result>): Promise<Result> {
   const { clock, random, what } = retry;

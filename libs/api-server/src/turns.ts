@@ -1,14 +1,15 @@
 import { CloudlessError } from '@cloudless/base';
 
 /**
- * How many changes of one object wait at most. At about 5 ms for a commit the last of them is reached within 5 s,
- * well before the deadline of its call.
+ * How many changes of one object wait at most. At about 5 ms for a commit the last of them is
+ * reached within 5 s, well before the deadline of its call.
  */
 const MAX_WAITING = 1_000;
 
 /**
- * Runs the changes of one object one after the other, in the order of the calls: two callers never plan on the same
- * state, so neither refuses the other. Changes of different objects run side by side.
+ * Runs the changes of one object one after the other, in the order of the calls: two callers never
+ * plan on the same state, so neither refuses the other. Changes of different objects run side by
+ * side.
  */
 export class Turns {
   private readonly lines = new Map<string, { last: Promise<unknown>; waiting: number }>();

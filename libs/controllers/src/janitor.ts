@@ -43,7 +43,10 @@ const TOMBSTONE_RETENTION_MS = 30 * 24 * 3_600_000;
 const PERIOD_MS = 60_000;
 /** With the note of which events were removed they stay below the 100 writes of a transaction. */
 const MAX_DELETES_PER_COMMIT = 90;
-/** A sweep begins early when records of one sort exceed their bound by this part of it: sweeps cost as much as there are records. */
+/**
+ * A sweep begins early when records of one sort exceed their bound by this part of it: sweeps cost
+ * as much as there are records.
+ */
 const EARLY = 1 / 8;
 
 /** Records with a bound of their own. */
@@ -59,8 +62,8 @@ interface Due {
 }
 
 /**
- * Removes what has had its time, or exceeds its bound: events, audit records, results of requests, plans, tombstones. Sweeps every
- * minute, and as soon as a bound is exceeded by an eighth.
+ * Removes what has had its time, or exceeds its bound: events, audit records, results of requests,
+ * plans, tombstones. Sweeps every minute, and as soon as a bound is exceeded by an eighth.
  */
 export class Janitor {
   private readonly queue: WorkQueue<'sweep'>;
@@ -90,7 +93,10 @@ export class Janitor {
     return this.queue.stop();
   }
 
-  /** Wakes a sweep when the records of a sort have become many. What is removed is counted by the sweep. */
+  /**
+   * Wakes a sweep when the records of a sort have become many. What is removed is counted by the
+   * sweep.
+   */
   private watchGrowth(changes: readonly RecordChange[]): void {
     const view = this.deps.state.view();
     for (const { kind, id, before, after } of changes) {

@@ -17,7 +17,10 @@ export interface RetentionLimits {
 const MIB = 1024 * 1024;
 const DAY_MS = 24 * 3_600_000;
 
-/** At about 330 bytes each: 12 000 events, 50 000 audit records; at 1 KiB each: 65 000 results of requests. */
+/**
+ * At about 330 bytes each: 12 000 events, 50 000 audit records; at 1 KiB each: 65 000 results of
+ * requests.
+ */
 export const DEFAULT_RETENTION: RetentionLimits = {
   eventMs: 30 * DAY_MS,
   eventBytes: 4 * MIB,
@@ -37,8 +40,9 @@ export interface Removable {
 }
 
 /**
- * Decides which records go: those that are older than `maxMs`, then as many as exceed `maxBytes`. The share that takes most room
- * gives its oldest record first, so that a share that takes little loses nothing, however much others write.
+ * Decides which records go: those that are older than `maxMs`, then as many as exceed `maxBytes`.
+ * The share that takes most room gives its oldest record first, so that a share that takes little
+ * loses nothing, however much others write.
  * @param records - Oldest first.
  * @returns Oldest first.
  */
@@ -74,7 +78,10 @@ export function planRemovals<Record extends Removable>(
   return records.filter((record) => removed.has(record));
 }
 
-/** Whose room an event takes: the caller's for one method, of audit records; else that of all events of the category. */
+/**
+ * Whose room an event takes: the caller's for one method, of audit records; else that of all events
+ * of the category.
+ */
 export function shareOf({ audit, category }: Event): string {
   return audit === undefined ? `category ${category}` : `${audit.principal} ${audit.address} ${audit.rpc}`;
 }

@@ -10,7 +10,8 @@ jest.setTimeout(60_000);
 
 /**
  * A cluster with three ready replicas of `web`, whose commits take time.
- * @param commits - `overtake`: up to 20 ms, so that a later commit may come first; `equal`: 5 ms each.
+ * @param commits - `overtake`: up to 20 ms, so that a later commit may come first; `equal`: 5 ms
+ *   each.
  */
 async function contendedCluster(seed: number, commits: 'overtake' | 'equal' = 'overtake'): Promise<TestCluster> {
   const random = createSeededRandom(seed);
@@ -24,7 +25,10 @@ async function contendedCluster(seed: number, commits: 'overtake' | 'equal' = 'o
   return cluster;
 }
 
-/** Calls `act` once for each client at the same time. @returns The error messages of the calls that failed. */
+/**
+ * Calls `act` once for each client at the same time.
+ * @returns The error messages of the calls that failed.
+ */
 async function failuresOf(cluster: TestCluster, act: (client: number) => Promise<unknown>): Promise<readonly string[]> {
   const calls = (): Promise<readonly string[]> =>
     Promise.all(

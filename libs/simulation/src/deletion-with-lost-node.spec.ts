@@ -18,7 +18,10 @@ const eventsOf = async (cluster: TestCluster, reason: string) =>
     (event) => event.reason === reason,
   );
 
-/** Two nodes with a replica of `web` each; `node-2` is cut off. @returns The id of the replica on `node-2`. */
+/**
+ * Two nodes with a replica of `web` each; `node-2` is cut off.
+ * @returns The id of the replica on `node-2`.
+ */
 async function withSilentNode(): Promise<{ readonly cluster: TestCluster; readonly silent: string }> {
   const cluster = await clusterOf(2);
   await createWeb(cluster, { replicas: 2 });

@@ -59,9 +59,12 @@ describe('a workload that was created and deleted', () => {
 });
 
 describe('the store over weeks of create-and-delete cycles', () => {
-  const CYCLES = 80;
+  const CYCLES = 40;
   const limits = { eventBytes: 20_000, auditBytes: 12_000, requestBytes: 10_000, eventMs: 10 * DAY_MS, auditMs: 20 * DAY_MS };
-  /** A sweep begins when a bound is exceeded by an eighth, and the newest records come before it ends. */
+  /**
+   * A sweep begins when a bound is exceeded by an eighth, and the newest records come before it
+   * ends.
+   */
   const SLACK = 1.25;
 
   it('stays within the bounds of events, audit records and request results', async () => {
@@ -111,7 +114,7 @@ describe('a client that makes very many calls', () => {
     await scale(1);
     callerAddress = '10.0.0.2';
     await cluster.until(() => client.cordonNode({ nodeId: 'node-1' }));
-    for (let turn = 0; turn < 200; turn += 1) await scale(turn % 2);
+    for (let turn = 0; turn < 100; turn += 1) await scale(turn % 2);
     await cluster.advance(1_000, 100);
     const kept = new Map<string, number>();
     for (const { audit, reason } of auditOf(cluster)) {
@@ -133,7 +136,7 @@ describe('a client that makes very many calls', () => {
     const cluster = await clusterOf(1, { retention: { eventBytes: 10_000, auditBytes: 10_000 } });
     const { client } = cluster;
     await cluster.until(() => client.createWorkload({ name: 'web', spec: { command: ['serve'], replicas: 0 } }));
-    for (let turn = 0; turn < 200; turn += 1) {
+    for (let turn = 0; turn < 100; turn += 1) {
       await cluster.until(() => client.scaleWorkload({ name: 'web', replicas: turn % 2 }));
     }
     await cluster.advance(1_000, 100);

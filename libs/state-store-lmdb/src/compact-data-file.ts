@@ -12,12 +12,14 @@ const MIN_BYTES = 256 * 1024;
 const BATCH_BYTES = 4 * 1024 * 1024;
 
 /**
- * Copies a data file of which half or more is free into a smaller one, which takes its place once it is complete, flushed and
- * read again. LMDB itself never gives room back. When the copy cannot be made, because the disk is full for example, the file stays
- * as it is, with a warning in the log.
+ * Copies a data file of which half or more is free into a smaller one, which takes its place once
+ * it is complete, flushed and read again. LMDB itself never gives room back. When the copy cannot
+ * be made, because the disk is full for example, the file stays as it is, with a warning in the
+ * log.
  * @param tables - Of the file, whose records were checked; nobody writes them meanwhile.
  * @param use - What `checkDataFile` found in the file.
- * @throws when the copy has taken the place of the file, but it is unknown whether that survives a power loss.
+ * @throws when the copy has taken the place of the file, but it is unknown whether that survives a
+ *   power loss.
  * @returns True: another file has the name now, and `tables` are those of the old one.
  */
 export async function compactDataFile(tables: Tables, file: string, use: FileUse, log: Log): Promise<boolean> {

@@ -1,6 +1,8 @@
 import type { Revision } from './state-store.js';
 
-/** A piece of history that is kept or dropped as a whole: the transactions from `first` to `last`. */
+/**
+ * A piece of history that is kept or dropped as a whole: the transactions from `first` to `last`.
+ */
 export interface HistorySegment {
   readonly first: Revision;
   readonly last: Revision;
@@ -18,8 +20,9 @@ export interface HistoryLimits {
 }
 
 /**
- * Decides which history to keep: at least the newest `changes`, unless they exceed `bytes`. Older segments go in batches, once
- * there are a quarter more changes than the limit or the bytes are exceeded, so that dropping costs little per transaction.
+ * Decides which history to keep: at least the newest `changes`, unless they exceed `bytes`. Older
+ * segments go in batches, once there are a quarter more changes than the limit or the bytes are
+ * exceeded, so that dropping costs little per transaction.
  */
 export class HistoryWindow {
   private changes: number;
