@@ -1,4 +1,4 @@
-import { CloudlessError } from '@cloudless/base';
+import { type CloudlessError } from '@cloudless/base';
 import type { Metrics } from '@cloudless/observability';
 import type { HealthReport } from '@cloudless/rpc-server';
 import type { StorageFault } from '@cloudless/state-store';

@@ -1,8 +1,9 @@
-import { chmod, mkdir, readFile, writeFile } from 'node:fs/promises';
+import { chmod, readFile, writeFile } from 'node:fs/promises';
 import { hostname as nodeName } from 'node:os';
 import path from 'node:path';
 import { CloudlessError, errorMessageOf, type ContainerId } from '@cloudless/base';
 import type { ContainerRequest } from '@cloudless/runtime';
+import { makeDirectory } from '@cloudless/system';
 import type { PlannedMount } from '../volumes/mount-paths.js';
 import { hasOwnHostsFile, hostnameOf } from './config/network.js';
 import { HOSTS_PATH, toNodeHosts, toPodHosts } from './config/hosts-text.js';
@@ -29,7 +30,7 @@ export class HostsFiles {
     if (hasOwnHostsFile(request)) return undefined;
     const hostPath = this.fileOf(request);
     await written(hostPath, async () => {
-      await mkdir(path.dirname(hostPath), { recursive: true, mode: 0o755 });
+      await makeDirectory(path.dirname(hostPath), 0o755);
       await writeFile(hostPath, '');
       await chmod(hostPath, MODE); // whatever the mask of this process is
     });
