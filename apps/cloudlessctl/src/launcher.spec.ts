@@ -23,7 +23,10 @@ beforeAll(() => {
 });
 afterAll(() => rmSync(home, { recursive: true, force: true }));
 
-function run(args: readonly string[], code = 0): { readonly status: number | null; readonly stderr: string; readonly told: unknown } {
+function run(
+  args: readonly string[],
+  code = 0,
+): { readonly status: number | null; readonly stderr: string; readonly told: unknown } {
   const env = { ...process.env, NODE_OPTIONS: '', CODE: String(code) };
   const { status, stdout, stderr } = spawnSync(command, args, { cwd: home, env, encoding: 'utf8' });
   return { status, stderr, told: stdout === '' ? undefined : JSON.parse(stdout) };
