@@ -41,11 +41,10 @@ function run(command: string, ...args: string[]): ChildProcess {
   return child;
 }
 
-describe('a container whose main process is gone while its runtime is away', () => {
+describe('a container whose main process is gone, which its runtime has not told', () => {
   it('is told apart from one that runs, without a call to the runtime', async () => {
     const main = run('sleep', '3600');
     await runtime.start(aRequest());
-    await server.away();
     expect(runtime.health?.().withoutProcess).toEqual([]);
     main.kill('SIGKILL');
     await once(main, 'exit');
@@ -55,7 +54,6 @@ describe('a container whose main process is gone while its runtime is away', () 
   it('is not suspected where the agent does not see the processes of containers', async () => {
     await once(run('true'), 'exit');
     await runtime.start(aRequest());
-    await server.away();
     expect(runtime.health?.().withoutProcess).toEqual([]);
   });
 });
