@@ -149,7 +149,8 @@ describe('when the supervisor is killed', () => {
       [0, 1].map(async () => (await runtime.start(request([{ step: 'hold' }], { lease }))).containerId),
     );
     const ends = ids.map((id) => retried(() => exitOf(runtime, id)));
-    await runtime.renew(new Map(ids.map((id) => [id, { leaseMs: 1_500, graceMs: 0 }])));
+    const [short, long] = [1_500, 600_000].map((leaseMs) => ({ leaseMs, graceMs: 0 }));
+    await runtime.renew(new Map(ids.map((id, index) => [id, index === 0 ? short : long])));
     await killSupervisor();
     await runtime.renew(new Map([[ids[1] as ContainerId, lease]]));
     expect(await ends[0]).toMatchObject({ phase: 'exited', leaseEnded: true });
