@@ -70,7 +70,10 @@ export class ExecCommand extends CommandProcess {
       clear();
       for (const open of readers) open.close();
       if (inputEnds !== undefined) closeSync(inputEnds.ours);
-      throw spawnFailure(await new Promise<NodeJS.ErrnoException>((resolve) => child.once('error', resolve)), command[0] ?? argv0);
+      throw spawnFailure(
+        await new Promise<NodeJS.ErrnoException>((resolve) => child.once('error', resolve)),
+        command[0] ?? argv0,
+      );
     }
     const input = inputEnds === undefined ? undefined : new net.Socket({ fd: inputEnds.ours, readable: false, writable: true });
     started = new ExecCommand(options, child, readers, input, clear);
