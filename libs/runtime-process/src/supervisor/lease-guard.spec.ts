@@ -139,6 +139,19 @@ describe('the leases of a supervisor', () => {
     await until(() => startTokenOf(second) === undefined);
   });
 
+  it.each([0.001, 0.25, 0.254_999, 0.999_999])('are not over before their time, which has a fraction of %s s', (fraction) => {
+    if (found === undefined) return;
+    const endsAtUptimeSeconds = Math.floor(uptime()) + 3_600 + fraction;
+    const leases = new LeaseGuard(directory, found, () => undefined);
+    leases.update([{ ...lease, endsAtUptimeSeconds, graceMs: 15 }]);
+    const [, line = ''] = readFileSync(layout.leases(directory), 'utf8').split('\n');
+    const [termAt = 0, killAt = 0] = line.split(' ').map(Number);
+    expect(termAt / 100).toBeGreaterThanOrEqual(endsAtUptimeSeconds);
+    expect(termAt / 100).toBeLessThan(endsAtUptimeSeconds + 0.02);
+    expect((killAt - termAt) * 10).toBeGreaterThanOrEqual(15);
+    leases.close();
+  });
+
   it('hold as they were when they cannot be written down', () => {
     if (found === undefined) return;
     const leases = new LeaseGuard(directory, found, () => undefined);

@@ -123,8 +123,9 @@ export class LeaseGuard {
 
 /** Times in hundredths of a second since the machine started, as `/proc/uptime` counts. */
 function toLine({ containerId, endsAtUptimeSeconds, graceMs, main, cgroup }: GuardedLease): string {
-  const endsAt = Math.floor(endsAtUptimeSeconds * 100);
-  const killAt = endsAt + Math.floor(graceMs / 10);
+  // Rounded up: a process that is killed before its lease is over would count as crashed, and be restarted.
+  const endsAt = Math.ceil(endsAtUptimeSeconds * 100);
+  const killAt = endsAt + Math.ceil(graceMs / 10);
   return [endsAt, killAt, containerId, main?.pid ?? '-', main?.startToken ?? '-', cgroup ?? '-'].join(' ');
 }
 
