@@ -244,7 +244,7 @@ describe('a request that is wrong', () => {
 
   it.each([
     {
-      field: 'volumes[0].empty_dir.size_limit_bytes',
+      field: 'volumes[0].empty_dir.size_limit_bytes (of a directory on disk: with medium MEMORY it holds)',
       spec: { image: 'nginx', volumes: [{ name: 'data', mountPath: '/data', emptyDir: { sizeLimitBytes: '1' } }] },
     },
     { field: 'image_pull.secret', spec: { image: 'nginx', imagePull: { secret: 'key' } } },

@@ -185,7 +185,7 @@ describe('exit codes', () => {
       what: 'an unknown kind',
       args: ['get', 'wrkloads'],
       code: 2,
-      says: 'unknown kind "wrkloads": expected workloads, nodes or events; did you mean workloads?',
+      says: 'unknown kind "wrkloads": expected workloads, nodes, containers or events; did you mean workloads?',
     },
     {
       what: 'an unknown format',
