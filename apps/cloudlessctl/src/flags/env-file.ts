@@ -7,7 +7,7 @@ const MAX_FILE_BYTES = 2 ** 20;
 /**
  * Replaces the files of `--env-file` by variables of `--env`, in front of those that were given, which therefore win.
  * @param io - Reads the files, and provides the values of names that stand alone in a file.
- * @throws a usage failure naming the file, and the line where it can be told.
+ * @throws a usage failure that names the file and, if known, the line.
  */
 export async function withEnvFiles(
   options: Readonly<Record<string, unknown>>,
