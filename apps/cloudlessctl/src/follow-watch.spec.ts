@@ -169,9 +169,7 @@ describe('events --watch', () => {
       [0n, '4'],
     ]);
   });
-});
 
-describe('events --watch', () => {
   it('says that events were missed when they are no longer kept, and goes on with new ones', async () => {
     const event = (id: string) => create(EventSchema, { id, reason: `Reason${id}` });
     const { asked, watch } = scripted<EventItem, WatchEventsRequest>([

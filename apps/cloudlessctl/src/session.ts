@@ -101,7 +101,7 @@ export class Session {
     return this.print(this.itemText(value));
   }
 
-  /** Prints several of them by one write. */
+  /** Like {@link printItem} for several values, with one write. */
   printItems(values: readonly JsonValue[]): Promise<void> {
     return this.print(values.map((value) => this.itemText(value)).join(''));
   }

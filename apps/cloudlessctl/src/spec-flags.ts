@@ -20,7 +20,7 @@ export function addSpecFlags(command: Command): void {
     option.argParser(appended);
     command.addOption(option);
   }
-  const envFile = new Option('--env-file <file>', 'file with a NAME=VALUE on each line; --env goes before (repeatable)');
+  const envFile = new Option('--env-file <file>', 'file with a NAME=VALUE on each line; --env overrides it (repeatable)');
   command.addOption(envFile.argParser(appended));
   for (const { flag, description } of CONTAINER_SWITCHES) {
     command.option(flag, description);
@@ -45,8 +45,7 @@ export function needsPresentSpec(options: Readonly<Record<string, unknown>>): bo
 }
 
 /**
- * Makes the part of a spec that flags and the command after `--` describe. Files of variables must have been read before, by
- * `withEnvFiles`.
+ * Makes the part of a spec that flags and the command after `--` describe. Call `withEnvFiles` before.
  * @param present - The workload's spec, for flags that add to a map.
  */
 export function specFromFlags(

@@ -38,9 +38,11 @@ export interface CoordinatorConfig {
   readonly auditRetentionMs: number;
   /** How long other events are kept. */
   readonly eventRetentionMs: number;
-  /** Bytes that audit records, other events and results of requests take at most. */
+  /** Bytes that audit records take at most. */
   readonly auditBytes: number;
+  /** Bytes that other events take at most. */
   readonly eventBytes: number;
+  /** Bytes that results of requests with a request id take at most. */
   readonly requestBytes: number;
   /** Bytes of the data file that the history of changes takes at most. */
   readonly historyBytes: number;
@@ -51,7 +53,7 @@ export interface CoordinatorConfig {
 const DAY_MS = 86_400_000;
 /** Room for a few hundred records. */
 const MIN_BYTES = 64 * 1024;
-/** All but the history is in memory too. */
+/** Audit records, events and results of requests are also in memory. */
 const MAX_BYTES = 1024 ** 3;
 
 /** The default place of the data, when neither flag nor file names one. */

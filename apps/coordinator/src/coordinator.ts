@@ -46,8 +46,9 @@ export interface RunningCoordinator {
   readonly opsUrl: string;
   readonly clusterId: string;
   /**
-   * Resolves when this process is of no more use and is to be closed: another coordinator leads or has the data directory, or the
-   * store is out of service. Until then probes say so, and calls that need the store end as `unavailable`.
+   * Resolves when this coordinator can no longer serve and must be closed: another coordinator leads
+   * or has the data directory, or the store is out of service. Until it is closed, probes report the
+   * reason, and calls that need the store fail as `unavailable`.
    */
   readonly ended: Promise<CloudlessError>;
   /** Ends calls, loops and the store, in this order. Agents and their workloads go on. */
@@ -56,7 +57,7 @@ export interface RunningCoordinator {
 
 /** Calls under way get this long at shutdown. */
 const CLOSE_GRACE_MS = 2_000;
-/** How often the data file and its lock are looked at while nothing is written. */
+/** Interval at which the data file and its lock are checked while nothing is written. */
 const LOOK_MS = 1_000;
 
 /**
@@ -85,11 +86,9 @@ export async function startCoordinator(config: CoordinatorConfig, machine: Coord
       meter: metrics,
       tracer,
     });
-    opened.push(async () => {
-      unlisten();
-      await state.close();
-    });
+    opened.push(() => state.close());
     const unlisten = endWith(state, storeHealth);
+    opened.push(async () => unlisten());
     const controllers = startControllers({
       state,
       clock,
@@ -179,7 +178,10 @@ function retentionOf(config: CoordinatorConfig): RetentionLimits {
   return { auditMs, eventMs, auditBytes, eventBytes, requestBytes };
 }
 
-/** @returns Ends that: closing the state is no failure. */
+/**
+ * Reports a lost leadership and the end of the state to `health`.
+ * @returns Ends the reports; to be called before the state is closed, which is no failure.
+ */
 function endWith(state: ClusterState, health: StoreHealth): () => void {
   const unlisten = [state.onLeadershipLost(health.noteEnd), state.onEnd(health.noteEnd)];
   return () => unlisten.forEach((end) => end());

@@ -21,16 +21,16 @@ const flags: Readonly<Record<keyof CoordinatorConfig, readonly [string, string]>
   otlpEndpoint: ['--otlp-endpoint <url>', `receiver of traces, OTLP over HTTP (default $${OTLP_ENDPOINT_VARIABLE}, else none)`],
   auditRetentionMs: ['--audit-retention <duration>', 'how long audit records are kept, as in 720h (default 720h)'],
   eventRetentionMs: ['--event-retention <duration>', 'how long other events are kept (default 720h)'],
-  auditBytes: ['--audit-bytes <size>', 'of audit records that are kept, as in 512Ki or 64Mi (default 16Mi)'],
-  eventBytes: ['--event-bytes <size>', 'of other events that are kept (default 4Mi)'],
-  requestBytes: ['--request-bytes <size>', 'of results kept for retries with a request id (default 64Mi)'],
-  historyBytes: ['--history-bytes <size>', 'of changes kept for watches that are resumed (default 64Mi)'],
+  auditBytes: ['--audit-bytes <size>', 'most that audit records take, as in 512Ki or 64Mi (default 16Mi)'],
+  eventBytes: ['--event-bytes <size>', 'most that other events take (default 4Mi)'],
+  requestBytes: ['--request-bytes <size>', 'most that results kept for retries with a request id take (default 64Mi)'],
+  historyBytes: ['--history-bytes <size>', 'most that the history for resumed watches takes (default 64Mi)'],
   weights: ['--weights <numbers>', 'of the score: locality,reliability,cost,utilisation,network penalty'],
 };
 const names: SettingNames = { flags, envPrefix: 'CLOUDLESS_COORDINATOR_' };
 
 const EXIT_FAILED = 1;
-/** A disk that does not answer may hold up the close; whoever supervises this process waits for its end. */
+/** A disk that does not answer may hold up the close, while a supervisor waits for the end of this process. */
 const GIVE_UP_MS = 10_000;
 
 async function run(options: Readonly<Record<string, unknown>>): Promise<number> {

@@ -6,11 +6,11 @@ import type { StorageFault } from '@cloudless/state-store';
 const DISK_FULL = 'disk full: the state takes no writes, everything else goes on';
 const BACK_UP_FIRST = 'back up the state with "cloudlessctl admin backup FILE" before this process is restarted';
 
-/** Whether the coordinator can go on with its state store, for probes, metrics and the end of the process. */
+/** State of the store as probes and metrics report it, and as it decides about the end of the process. */
 export class StoreHealth {
   /**
-   * Resolves with the reason, when this process is of no more use: another coordinator has the state, or the store is
-   * out of service. A new process can do better.
+   * Resolves with the reason when this process can no longer serve: another coordinator has the
+   * state, or the store is out of service. A new process can open the store again.
    */
   readonly ended: Promise<CloudlessError>;
   private hasRoom = true;
@@ -22,12 +22,15 @@ export class StoreHealth {
     this.ended = new Promise((resolve) => (this.resolveEnded = resolve));
   }
 
-  /** Called by the store. */
+  /** Called by the store when its disk is full, and when there is room again. */
   readonly noteRoom = (hasRoom: boolean): void => {
     this.hasRoom = hasRoom;
   };
 
-  /** Called by the store. A lost data file does not end the process: what it still reads may exist nowhere else. */
+  /**
+   * Called by the store. A lost data file does not end the process, because what the process still
+   * reads may exist nowhere else.
+   */
   readonly noteFault = (fault: StorageFault): void => {
     this.fault = fault;
     if (fault.lost === 'lock') this.noteEnd(fault);

@@ -49,7 +49,7 @@ const COORDINATOR = 'coordinator';
 
 /**
  * Starts one coordinator and its agents, one zone after the other.
- * @param signal - Gives up the start; what was started is stopped then.
+ * @param signal - Aborts the start: processes that were started are stopped.
  * @throws {@link StoppedError} when `signal` is aborted before the cluster is up.
  */
 export async function startDevCluster(options: DevClusterOptions, signal: AbortSignal): Promise<DevCluster> {

@@ -86,7 +86,7 @@ async function main(argv: readonly string[]): Promise<number> {
     describeCluster(cluster, flags);
     return await Promise.race([show(cluster, flags, interrupted, stopping.signal), cluster.failed]);
   } catch (reason) {
-    // A file system that does not answer may keep a thread of ours: only the signal itself ends that.
+    // A file system that does not answer may block a thread of this process; only the signal ends it then.
     if (cluster === undefined && reason instanceof StoppedError) endSignal = await interrupted;
     else process.stderr.write(`${pc.red('dev-cluster:')} ${errorMessageOf(reason)}\n`);
     if (flags.demo === true) for (const cause of errorFields(reason).causes ?? []) process.stderr.write(`  ${cause}\n`);

@@ -36,8 +36,8 @@ export class AdminHandlers {
   }
 
   /**
-   * A backup may be the only way to save a state whose data file was deleted, and no event can be written any more then:
-   * the log takes the place of the audit event.
+   * Records the backup before it begins. When the data file was deleted, no record can be written, and
+   * a backup may be the only way to save the state: the log then takes the place of the audit record.
    */
   private async recordBackup(context: HandlerContext): Promise<void> {
     const act = this.deps.audit.actOf(context);
@@ -46,7 +46,7 @@ export class AdminHandlers {
     } catch (reason) {
       if (!(reason instanceof StorageFault) || reason.lost !== 'dataFile') throw reason;
       const { rpc, address } = act.facts;
-      this.deps.log.warn('audit event not written: the data file is lost', { rpc, address, ...errorFields(reason) });
+      this.deps.log.warn('audit record not written: the data file is lost', { rpc, address, ...errorFields(reason) });
     }
   }
 

@@ -1,9 +1,6 @@
 import { CloudlessError, backoffDelayMs, errorKindOf, sleep, type Clock, type Random } from '@cloudless/base';
 
-/**
- * After so many conflicts in a row, within about two seconds, somebody else writes the same records
- * all the time.
- */
+/** Conflicts in a row, over about two seconds, after which other writers do not let this one through. */
 const MAX_ATTEMPTS = 16;
 /**
  * Long enough for a controller to finish its pass; the cap keeps all attempts well within the

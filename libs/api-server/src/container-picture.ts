@@ -3,7 +3,7 @@ import { ContainerStatus_State as State, ContainerStatusSchema, type ContainerSt
 import type { ReplicaRecord } from '@cloudless/api/store';
 import { isLive, type ClusterView } from '@cloudless/cluster-state';
 
-/** The current container of a replica, as its agent told of it last. One that has ended has no process and no address. */
+/** The current container of a replica, as its agent last reported it. After its end it has no process and no address. */
 export function containerOf(view: Pick<ClusterView, 'workload' | 'version'>, replica: ReplicaRecord): ContainerStatus {
   const workload = view.workload(replica.uid)?.value;
   const template = view.version(replica.uid, replica.version)?.template ?? workload?.spec;

@@ -36,7 +36,7 @@ afterEach(async () => {
 });
 
 describe('the event of a replica that could not be started', () => {
-  it('tells why, when the replica is never restarted', async () => {
+  it('gives the reason when the replica is never restarted', async () => {
     await open(RestartMode.NEVER);
     const report = { replicaId: 'w-1', phase: Phase.FAILED, reason: `${REASON}; never restarted` };
     reports.take('node-1', create(ReplicaReportSchema, report));

@@ -2,13 +2,13 @@ import { Event_Category as Category, Event_Severity as Severity } from '@cloudle
 import { errorFields } from '@cloudless/base';
 import type { ApiServerDeps } from './ports.js';
 
-/** An agent calls again within 10 s, so one that has not called for so long has found its own coordinator, or is gone. */
+/** An agent calls again within 10 s: one that is silent for longer has found its coordinator or is gone. */
 const FORGOTTEN_AFTER_MS = 60_000;
-/** Clusters that are remembered and told of; an agent may say any id. */
+/** Clusters that are remembered and reported; an agent may claim any id. */
 const MAX_CLUSTERS = 16;
-/** Of what an agent claims, so much is shown. Ours have 16 characters. */
+/** Characters of a claimed cluster id that are shown. Our own ids have 16. */
 const MAX_ID_LENGTH = 64;
-/** Nodes that are counted for each of them. */
+/** Nodes that are counted for each cluster. */
 const MAX_NODES = 10_000;
 
 interface ForeignCluster {
@@ -17,15 +17,16 @@ interface ForeignCluster {
 }
 
 /**
- * Agents of other clusters that have called and were refused. Their own error tells only the operator of their machine;
- * here it may show that this coordinator was started with a wrong or an empty data directory.
+ * Remembers agents of other clusters that called and were refused. Such calls may show that this
+ * coordinator was started with a wrong or an empty data directory; the error that the agent gets
+ * reaches only the operator of its machine.
  */
 export class ForeignAgents {
   private readonly clusters = new Map<string, ForeignCluster>();
 
   constructor(private readonly deps: Pick<ApiServerDeps, 'state' | 'clock' | 'log'>) {}
 
-  /** Takes note of a refusal. The first of each cluster is logged as an error and kept as an event. */
+  /** Records a refusal. The first one of each cluster is logged as an error and written as an event. */
   note(nodeId: string, claimedCluster: string): void {
     const { clock, log, state } = this.deps;
     const clusterId = claimedCluster.slice(0, MAX_ID_LENGTH);
@@ -51,8 +52,8 @@ export class ForeignAgents {
     this.forget();
     return [...this.clusters].map(
       ([clusterId, { nodes }]) =>
-        `${nodes.size} agents of another cluster (${clusterId}) call this coordinator, which is of cluster ` +
-        `${this.deps.state.clusterId}; ${ADVICE}`,
+        `${nodes.size === 1 ? '1 agent' : `${nodes.size} agents`} of another cluster (${clusterId}) called this coordinator, ` +
+        `which is of cluster ${this.deps.state.clusterId}; ${ADVICE}`,
     );
   }
 
@@ -62,4 +63,5 @@ export class ForeignAgents {
   }
 }
 
-const ADVICE = 'if they belong here, this coordinator has a wrong or an empty data directory';
+const ADVICE =
+  'agents that belong here show that this coordinator has a wrong or an empty data directory: start it with the right one';

@@ -18,7 +18,7 @@ import { LogStreams } from './log-streams.js';
 import { LOG_CHANNEL_PROTOCOL } from './admission.js';
 import { StreamHandlers } from './streams.js';
 import { TunnelHub } from './tunnels.js';
-import { Turns } from './turns.js';
+import { KeyedMutex } from './keyed-mutex.js';
 import { WorkloadHandlers } from './workloads.js';
 
 /** The API of a coordinator, ready to be mounted. */
@@ -34,12 +34,12 @@ export interface ApiServer {
 export function createApiServer(deps: ApiServerDeps): ApiServer {
   const soft = new SoftChanges(deps.state, deps.nodes);
   const audit = new AuditLog(deps);
-  const turns = new Turns();
+  const mutex = new KeyedMutex();
   const calls = CoordinatorService.method;
-  const workloads = new WorkloadHandlers({ ...deps, soft, audit, turns });
-  const nodes = new NodeHandlers({ ...deps, soft, audit, turns });
-  const rollouts = new RolloutHandlers({ ...deps, audit, turns });
-  const plans = new PlanHandlers({ ...deps, audit, turns });
+  const workloads = new WorkloadHandlers({ ...deps, soft, audit, mutex });
+  const nodes = new NodeHandlers({ ...deps, soft, audit, mutex });
+  const rollouts = new RolloutHandlers({ ...deps, audit, mutex });
+  const plans = new PlanHandlers({ ...deps, audit, mutex });
   const observing = new ObservingHandlers({ ...deps, soft });
   const admin = new AdminHandlers({ ...deps, audit });
   const foreign = new ForeignAgents(deps);

@@ -15,22 +15,22 @@ import {
 import { CloudlessError, type StopSignal } from '@cloudless/base';
 import type { Tunnels } from './tunnels.js';
 
-/** Entries of one log that are on their way or wait for its reader, bytes; one more may go beyond it. */
+/** Bytes of one log that are in flight or wait for the reader; the last entry may exceed it. */
 const WINDOW_BYTES = 128 * 1024;
-/** Room is granted in pieces of at least this size. */
+/** Room is granted to the agent in amounts of at least this size. */
 const GRANT_BYTES = WINDOW_BYTES / 4;
 
 /** A log that is read. */
 interface Reader {
   readonly entries: LogEntry[];
-  /** Why nothing more comes; undefined while more may. */
+  /** Why the log has ended; undefined while it goes on. */
   ended: { readonly reason: unknown } | 'complete' | undefined;
   wake: () => void;
 }
 
 /**
- * Many logs of one node through one tunnel. The tunnel is opened with the channel, and ends when no log is left or it breaks: then the
- * channel is of no use any more.
+ * Many logs of one node through one tunnel, which is opened with the channel. When the last log ends
+ * or the tunnel breaks, the channel ends: later logs need another one.
  */
 export class LogChannel {
   private readonly readers = new Map<bigint, Reader>();
@@ -110,7 +110,7 @@ export class LogChannel {
     else end(reader, { reason: new CloudlessError(kindOfCode(frame.value.code), frame.value.message) });
   }
 
-  /** Without a log the tunnel ends. */
+  /** Removes a reader; the tunnel ends with the last one. */
   private leave(id: bigint, reader: Reader, reason: unknown): void {
     if (this.readers.delete(id)) this.send(id, { case: 'close', value: create(TunnelEndSchema) });
     if (reason !== undefined) {

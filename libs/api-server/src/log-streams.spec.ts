@@ -126,7 +126,7 @@ describe('logs of a node', () => {
     expect(tunnels.targets).toHaveLength(2);
   });
 
-  it('end and fail each for itself', async () => {
+  it('end and fail independently of each other', async () => {
     const { tunnels, read } = aWorld();
     const [ending, failing, other] = [read(), read(), read()];
     const outcomes = [ending.next(), failing.next().catch((reason: unknown) => reason), other.next()];
@@ -141,7 +141,7 @@ describe('logs of a node', () => {
     ]);
   });
 
-  it('are granted room as they are read, and one that is not read holds up no other', async () => {
+  it('are granted room as they are read, so that a slow reader holds up no other', async () => {
     const { tunnels, read } = aWorld();
     const [slow, quick] = [read(), read()];
     const first = [slow.next(), quick.next()];
@@ -168,7 +168,7 @@ describe('logs of a node', () => {
     expect(await again).toMatchObject({ done: false });
   });
 
-  it('end at once when their caller goes, though nobody asks for the next entry', async () => {
+  it('end at once when their caller goes, without a request for the next entry', async () => {
     const { tunnels, read, stop } = aWorld();
     const reader = read();
     const first = reader.next();
@@ -181,14 +181,14 @@ describe('logs of a node', () => {
     await expect(reader.next()).rejects.toMatchObject({ kind: 'unavailable' });
   });
 
-  it('take a tunnel each where the agent knows no channel', async () => {
+  it('take one tunnel each with an agent of protocol 1', async () => {
     const { tunnels, read } = aWorld(false);
     for (const reader of [read(), read()]) void reader.next();
     await settle();
     expect(tunnels.targets.map((target) => target.case)).toEqual(['logs', 'logs']);
   });
 
-  it('of one client leave room for those of another', async () => {
+  it('of one client leave room for logs of another client', async () => {
     const { streams, read, stop } = aWorld();
     for (let log = 0; log < 256; log += 1)
       void read()
@@ -203,7 +203,7 @@ describe('logs of a node', () => {
   });
 });
 
-describe('tunnels of an agent that knows no channel of logs', () => {
+describe('tunnels of an agent of protocol 1', () => {
   it('leave room for commands of the same client and logs of others when one client has many logs', async () => {
     const clock = new ManualClock();
     const sessions = { announceTunnels: () => undefined, requestTunnel: () => true, withdrawTunnel: () => undefined };

@@ -1,18 +1,18 @@
 import type { LogEntry, StreamLogsRequest } from '@cloudless/api';
 import type { StopSignal } from '@cloudless/base';
 import { LogChannel } from './log-channel.js';
-import { StreamShares, type Client, type ShareLimits } from './stream-shares.js';
+import { NodeStreamShares, type Client, type ShareLimits } from './node-stream-shares.js';
 import type { Tunnels } from './tunnels.js';
 
-/** A log that is read takes some 200 KiB here and as much on its node when its reader is slow. */
+/** A log whose reader is slow takes some 200 KiB here and as much on its node. */
 const LOGS: ShareLimits = { perNode: 512, perClient: 256, noun: 'logs' };
 
-/** Logs of nodes: through one tunnel for all logs of a node, or one for each where the agent knows no other way. */
+/** Reads logs of nodes: through one tunnel for all logs of a node, or, from older agents, one tunnel for each log. */
 export class LogStreams {
   private readonly channels = new Map<string, LogChannel>();
-  private readonly shares = new StreamShares(LOGS);
+  private readonly shares = new NodeStreamShares(LOGS);
 
-  /** @param takesChannel - Says whether the agent of a node can carry many logs in a tunnel. */
+  /** @param takesChannel - Whether the agent of a node can carry many logs in one tunnel. */
   constructor(
     private readonly tunnels: Tunnels,
     private readonly takesChannel: (nodeId: string) => boolean,
@@ -30,7 +30,7 @@ export class LogStreams {
       return;
     }
     const giveBack = this.shares.take(nodeId, client);
-    // At once, as a caller that has gone may never take the item that waits for it.
+    // At once: a caller that has gone may never take the entry that waits for it.
     signal.addEventListener('abort', giveBack);
     try {
       yield* this.channelTo(nodeId).read(request, signal);

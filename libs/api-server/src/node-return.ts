@@ -6,12 +6,14 @@ import { withoutConflict } from './conflicts.js';
 import type { ApiServerDeps } from './ports.js';
 
 /**
- * Takes a node back: first into the membership, then into the store, and only then may the node get orders. In the other
- * order the record would say that the node is there while its lease is still over, and the loss would be written again.
+ * Takes a node back: first into the membership, then into the store. Only after both may the node
+ * get orders. In the other order the record would call the node present while its lease is over, and
+ * the loss would be written again.
  *
- * The record of a node whose lease was over is always written, also when the loss is not in it yet. A loss that was decided
- * before and is committed after therefore meets a changed record and is void; a loss of the node's replicas likewise, or it
- * comes first and the orders show it. Otherwise a replica could run here and, as lost, elsewhere too.
+ * The record of a node whose lease was over is always written, even when the loss is not in the
+ * record yet. A loss of the node that was decided before and is committed later therefore conflicts
+ * and is void. A loss of the node's replicas conflicts too, or is committed first and the orders show
+ * it. Otherwise a replica could run here and, as lost, elsewhere as well.
  *
  * @param join - Begins the lease; called at once.
  * @returns Resolves when the record says that the node is not lost, or when the node is not registered any more.

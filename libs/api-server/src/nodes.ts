@@ -61,7 +61,7 @@ export class NodeHandlers {
       );
     }
     const what = `node "${request.nodeId}"`;
-    return this.deps.turns.run(what, () => withoutConflict({ ...this.deps, what }, () => this.enroll(request)));
+    return this.deps.mutex.run(what, () => withoutConflict({ ...this.deps, what }, () => this.enroll(request)));
   };
 
   getNode = (request: GetNodeRequest): Node => this.picture(this.found(request.nodeId).value);

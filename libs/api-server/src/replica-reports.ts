@@ -220,7 +220,7 @@ function eventsOf(before: ReplicaRecord, after: ReplicaRecord, workload: Workloa
   return [pull, own ?? finalFailureOf(before, after, workload, about)].filter((event) => event !== undefined);
 }
 
-/** The failure of a replica that nothing replaces; of any other, the pass that replaces the replica tells. */
+/** The failure of a replica that is never replaced. Other failures are reported by the pass that replaces the replica. */
 function finalFailureOf(
   before: ReplicaRecord,
   after: ReplicaRecord,

@@ -9,7 +9,7 @@ import type { ClusterView, Transaction } from '@cloudless/cluster-state';
 import { withoutConflict } from './conflicts.js';
 import type { AuditLog } from './audit.js';
 import type { ApiServerDeps } from './ports.js';
-import type { Turns } from './turns.js';
+import type { KeyedMutex } from './keyed-mutex.js';
 
 /** What a mutation decided on one view of the state. */
 export interface Mutation<Result> {
@@ -22,14 +22,14 @@ export interface Mutation<Result> {
 /** Needs of {@link mutate}. */
 export type MutationDeps = Pick<ApiServerDeps, 'state' | 'clock' | 'random' | 'tracer'> & {
   readonly audit: AuditLog;
-  /** Shared by all calls that change something. */
-  readonly turns: Turns;
+  /** Shared by all calls that change something, so that changes of one object run one at a time. */
+  readonly mutex: KeyedMutex;
 };
 
 /**
- * Runs a mutation: reads, decides, commits, and starts over when something it had read changed. Mutations of one workload, node
- * or plan take turns, so that only controllers and agents can get in between. With a request id the result is kept in the same
- * transaction, so that a retry gets it again and applies nothing.
+ * Runs a mutation: reads, decides, commits, and starts over when something it had read changed. Mutations of one workload,
+ * node or plan run one at a time, so that only writes of controllers and agents can conflict. With a request id the result is
+ * kept in the same transaction, so that a retry gets it again and applies nothing.
  * @param decide - Called with the present view. It may wait, but not between what it reads and what it decides from that.
  * @throws what `decide` throws; kind `exhausted` when too many mutations of the same object wait; `unavailable` when others kept
  *   changing what it had read, and nothing was written.
@@ -73,10 +73,10 @@ export async function mutate<Request extends DescMessage, Response extends DescM
     await deps.audit.actOf(request).commit(transaction);
     return result;
   };
-  return deps.turns.run(what, () => withoutConflict({ ...deps, what }, attempt));
+  return deps.mutex.run(what, () => withoutConflict({ ...deps, what }, attempt));
 }
 
-/** The object that a request changes, by the names that the API uses throughout: `workload "default/web"`. */
+/** Names the object that a request changes: `workload "default/web"`. */
 function describeObject(request: object): string {
   const { name, namespace, nodeId, id } = request as Partial<Record<'name' | 'namespace' | 'nodeId' | 'id', string>>;
   if (name !== undefined) return `workload "${namespaceOf({ namespace: namespace ?? '' })}/${name}"`;

@@ -105,7 +105,7 @@ export class RolloutHandlers {
     });
   };
 
-  /** The workload with the version that a change has made, unless another change has followed: the answer is about its own. */
+  /** Adds the version that the change made to its answer, unless another change has followed. */
   private asChanged(answer: Workload): Workload {
     const present = this.deps.state.view().workloadByName(answer.namespace, answer.name)?.value;
     const isOwn = present?.uid === answer.uid && present.generation === answer.generation;

@@ -37,7 +37,7 @@ const RESEND_MS = 1_000;
 /** One agent that is connected. */
 interface Session {
   readonly nodeId: string;
-  /** The protocol that is spoken in it. */
+  /** Version of the protocol that both sides speak. */
   readonly protocol: number;
   /** Newest leadership it had taken orders from when the session began. */
   readonly highestEpoch: bigint;
@@ -52,7 +52,7 @@ interface Session {
   inventory: Map<string, ReplicaReport> | undefined;
   /** Its number among the sessions that are alive; undefined until the inventory is written. */
   number: number | undefined;
-  /** The record of its node says that the node is there, and its orders were sent: what is overdue is sent again. */
+  /** The node's record says that the node is back, and its orders were sent; overdue orders are sent again. */
   admitted: boolean;
 }
 

@@ -158,7 +158,7 @@ describe('a tunnel', () => {
   });
 
   it.each([
-    { cause: Code.ResourceExhausted, kind: 'exhausted', says: 'did what was asked, but its answer is too large' },
+    { cause: Code.ResourceExhausted, kind: 'exhausted', says: 'has carried out the call, but its answer is too large' },
     { cause: Code.Canceled, kind: 'unavailable', says: 'the stream from node "node-1" broke' },
   ])('whose agent sends a frame that fails with code $cause ends with kind $kind', async ({ cause, kind, says }) => {
     const hub: TunnelHub = new TunnelHub(

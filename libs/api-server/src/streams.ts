@@ -26,18 +26,18 @@ import type { AuditLog } from './audit.js';
 import { subjectOf } from './audit-subject.js';
 import type { LogStreams } from './log-streams.js';
 import type { ApiServerDeps } from './ports.js';
-import type { Client } from './stream-shares.js';
+import type { Client } from './node-stream-shares.js';
 import { containerFor, findContainer, resolveTarget, runningReplica, type Target } from './targets.js';
 import type { Tunnels } from './tunnels.js';
 
 /** Between two tries to reach the agent of a followed replica again. */
 const REDIAL_MS = 250;
-/** Entries of all replicas that wait for the reader of a merged stream, bytes. */
+/** Bytes of all replicas that wait for the reader of a merged stream. */
 const MAX_WAITING_BYTES = 256 * 1024;
-/** Of batches that are asked for on behalf of a client that asks for none. */
+/** Size of the batches that agents send for a client that wants single lines. */
 const BATCH_BYTES = 64 * 1024;
 
-/** Who reads a log, and until when. */
+/** The client that reads a log, and the end of its call. */
 interface LogReader {
   readonly signal: AbortSignal;
   readonly client: Client;
@@ -51,7 +51,7 @@ export class StreamHandlers {
     private readonly logs: LogStreams,
   ) {}
 
-  /** Lines come from agents in batches in any case; a client that asks for none gets them one by one. */
+  /** Agents always send lines in batches; a client that does not ask for batches gets single lines. */
   async *streamLogs(request: StreamLogsRequest, context: HandlerContext): AsyncGenerator<LogEntry> {
     const client = this.deps.connectionOf(context);
     const singly = request.maxBatchBytes === 0;
@@ -147,7 +147,7 @@ export class StreamHandlers {
     }
   }
 
-  /** All replicas that have lines, merged by time: so one line at a time, as those of several replicas lie between each other. */
+  /** All replicas that have lines, merged by time, so one line at a time. */
   private async *workloadLogs(uid: string, request: StreamLogsRequest, reader: LogReader): AsyncGenerator<LogEntry> {
     const replicas = [...this.deps.state.view().replicasOf(uid)].map(({ value }) => value).filter(hasLogs);
     const streams = replicas.map((replica) => eachLine(this.replicaLogs({ kind: 'replica', replica }, request, reader)));
@@ -283,7 +283,7 @@ function takeNew(entry: LogEntry, seen: Map<string, bigint>): readonly LogEntry[
   return sequence > known ? [entry] : linesOfEntry(entry).filter((line) => line.sequence > known);
 }
 
-/** Says no more than that the stream is alive. */
+/** An entry that only shows that the stream is alive. */
 function isBookmark({ sequence, position, skipped }: LogEntry): boolean {
   return sequence === 0n && position === undefined && skipped === undefined;
 }

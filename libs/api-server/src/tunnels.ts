@@ -13,16 +13,16 @@ import { CloudlessError, randomHex, type StopSignal } from '@cloudless/base';
 import type { HandlerContext } from '@connectrpc/connect';
 import type { ApiServerDeps } from './ports.js';
 import type { TunnelRequests } from './sessions.js';
-import { StreamShares, type Client, type ShareLimits } from './stream-shares.js';
+import { NodeStreamShares, type Client, type ShareLimits } from './node-stream-shares.js';
 
 /** What a tunnel is for. */
 export type TunnelTarget = Exclude<OpenTunnel['target'], { readonly case: undefined }>;
 
 /** Logs, commands, forwarded connections and status calls of one node at a time; more are refused, so that none starves its sessions. */
 const MAX_TUNNELS_PER_NODE = 32;
-/** Of agents that know no channel of logs: half, so that commands have room while logs are full. */
+/** Logs of agents of protocol 1: half of the tunnels, so that commands have room beside them. */
 const LOG_TUNNELS: ShareLimits = { perNode: 16, perClient: 12, noun: 'logs' };
-/** The rest is for a channel of logs and for calls that take a moment. */
+/** The remaining tunnels are for the channel of logs and for short calls. */
 const INTERACTIVE_TUNNELS: ShareLimits = { perNode: 24, perClient: 16, noun: 'commands and forwarded connections' };
 const DIAL_WITHIN_MS = 10_000;
 const TUNNEL_ID_BYTES = 16;
@@ -31,7 +31,7 @@ const TUNNEL_ID_BYTES = 16;
 export interface Tunnels {
   /**
    * @param input - What goes to the agent, as fast as it grants room.
-   * @param client - Whose share it counts in.
+   * @param client - Whose share of streams the tunnel counts against.
    */
   open(
     nodeId: string,
@@ -61,7 +61,7 @@ class Tunnel {
   constructor(
     readonly nodeId: string,
     private readonly input: AsyncIterable<TunnelFrame> | undefined,
-    /** Gives back the share it took. */
+    /** Gives back its share of streams. */
     readonly giveBack: () => void,
   ) {
     this.done = new Promise((resolve) => {
@@ -137,12 +137,15 @@ class Tunnel {
 }
 
 /**
- * Why a stream from an agent broke. A frame that is too large for this server is no reason to call again: what was asked for
- * has been done. Otherwise the agent, or the way to it, has gone.
+ * Maps the failure of a stream from an agent. A frame that is too large for this server must not be
+ * retried, because the call has been carried out. Any other failure means that the agent, or the
+ * connection to it, has gone.
  */
 function toBreak(nodeId: string, cause: unknown): CloudlessError {
   return fromConnectError(cause).kind === 'exhausted'
-    ? new CloudlessError('exhausted', `node "${nodeId}" did what was asked, but its answer is too large`, { cause })
+    ? new CloudlessError('exhausted', `node "${nodeId}" has carried out the call, but its answer is too large; ask for less`, {
+        cause,
+      })
     : new CloudlessError('unavailable', `the stream from node "${nodeId}" broke`, { cause });
 }
 
@@ -151,8 +154,8 @@ export class TunnelHub implements Tunnels {
   /** Asked for and not dialled yet. */
   private readonly waiting = new Map<string, Tunnel>();
   private readonly byNode = new Map<string, Set<Tunnel>>();
-  private readonly logShares = new StreamShares(LOG_TUNNELS);
-  private readonly interactiveShares = new StreamShares(INTERACTIVE_TUNNELS);
+  private readonly logShares = new NodeStreamShares(LOG_TUNNELS);
+  private readonly interactiveShares = new NodeStreamShares(INTERACTIVE_TUNNELS);
   private closed = false;
 
   constructor(
@@ -250,8 +253,8 @@ export class TunnelHub implements Tunnels {
     return size;
   }
 
-  /** Of the kinds of stream that stay open: each leaves room for the others. */
-  private shareOf(target: TunnelTarget): StreamShares | undefined {
+  /** The share of a kind of stream that stays open; undefined for short calls. */
+  private shareOf(target: TunnelTarget): NodeStreamShares | undefined {
     if (target.case === 'logs') return this.logShares;
     const interactive = target.case === 'exec' || target.case === 'execStream' || target.case === 'portForward';
     return interactive ? this.interactiveShares : undefined;

@@ -40,12 +40,12 @@ const ESTIMATED_OVERHEAD = 24;
  */
 export function encodeLogBatch(lines: readonly BatchLine[]): Uint8Array {
   const estimate = lines.reduce((sum, { text }) => sum + text.length + ESTIMATED_OVERHEAD, 0);
-  const writer = new ByteWriter(estimate);
+  const writer = new BatchWriter(estimate);
   for (const line of lines) writeEntry(writer, line);
   return writer.bytes();
 }
 
-function writeEntry(writer: ByteWriter, { sequence, timeMs, stream, text, raw, partial }: BatchLine): void {
+function writeEntry(writer: BatchWriter, { sequence, timeMs, stream, text, raw, partial }: BatchLine): void {
   const time = writer.timeOf(timeMs);
   const number = varintOf(sequence);
   const size =
@@ -95,7 +95,7 @@ function varintSize(value: number | bigint): number {
 }
 
 /** Bytes that grow as they are written. */
-class ByteWriter {
+class BatchWriter {
   private buffer: Uint8Array;
   private at = 0;
   /** Many lines in a row are of the same millisecond. */
@@ -151,7 +151,7 @@ class ByteWriter {
     if (this.time?.ms === timeMs) return this.time.encoded;
     const seconds = Math.floor(timeMs / MS_PER_SECOND);
     const nanos = (timeMs - seconds * MS_PER_SECOND) * NANOS_PER_MS;
-    const writer = new ByteWriter(ENTRY_OVERHEAD);
+    const writer = new BatchWriter(ENTRY_OVERHEAD);
     if (seconds !== 0) {
       writer.byte(TAG.seconds);
       writer.varint(varintOf(BigInt(seconds)));

@@ -132,8 +132,9 @@ export class ClusterState {
   }
 
   /**
-   * Calls `listener` once, when another coordinator has taken the leadership: every later commit is refused then, and what
-   * this one shows grows stale. @returns Ends the subscription.
+   * Calls `listener` once, when another coordinator has taken the leadership: from then on every
+   * commit is refused, and the view grows stale.
+   * @returns Ends the subscription.
    */
   onLeadershipLost(listener: (reason: LeadershipLostError) => void): () => void {
     return this.loss.onLost(listener);
@@ -229,8 +230,8 @@ export class ClusterState {
   }
 
   /**
-   * Asks the store itself whether the leadership is another's: of what another process has written no watch of ours may ever
-   * tell, so waiting for the view could take for ever.
+   * Reads from the store whether another coordinator leads. The view cannot tell: no watch of this
+   * process reports what another process wrote.
    */
   private async isTaken(): Promise<boolean> {
     const entry = await this.options.store.get(keyOf('leader', LEADER_KEY));
@@ -332,7 +333,7 @@ export class ClusterState {
     this.leadership = { value: epoch, revision };
   }
 
-  /** Comes first of all who follow the view. */
+  /** Subscribed before all other listeners, so that they see the current leadership. */
   private followLeader(): void {
     const leader = this.follower.view.get('leader', LEADER_KEY);
     if (leader === undefined) return;

@@ -27,7 +27,7 @@ function bound(target: StateStore, name: string | symbol): unknown {
 }
 
 describe('a coordinator whose leadership was taken by another process', () => {
-  it('refuses each write at once, also when no watch tells of the other one', async () => {
+  it('refuses each write at once, even when no watch reports the other coordinator', async () => {
     const shared = createMemoryStateStore({ clock: new ManualClock() });
     const { store, cut } = cuttable(shared);
     const first = await open(store);
@@ -41,7 +41,7 @@ describe('a coordinator whose leadership was taken by another process', () => {
     await Promise.all([first.close(), second.close()]);
   });
 
-  it('tells of the loss once, and logs it as an error', async () => {
+  it('notifies listeners of the loss once, and logs an error', async () => {
     const logged: [string, LogFields | undefined][] = [];
     const log: Log = { ...silentLog, error: (message, fields) => void logged.push([message, fields]), child: () => log };
     const shared = createMemoryStateStore({ clock: new ManualClock() });
@@ -59,7 +59,7 @@ describe('a coordinator whose leadership was taken by another process', () => {
     await Promise.all([first.close(), second.close()]);
   });
 
-  it('tells of the loss without a write of its own when the watch shows it', async () => {
+  it('notifies listeners without a write of its own when the watch shows the loss', async () => {
     const shared = createMemoryStateStore({ clock: new ManualClock() });
     const first = await open(shared);
     const lost = new Promise((resolve) => first.onLeadershipLost(resolve));

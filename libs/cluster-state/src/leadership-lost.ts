@@ -8,7 +8,7 @@ export class LeadershipLostError extends CloudlessError {
   }
 }
 
-/** Remembers that the leadership was lost, and tells of it once. */
+/** Remembers that the leadership was lost, and notifies each listener once. */
 export class LeadershipLoss {
   private lost: LeadershipLostError | undefined;
   private readonly listeners = new Set<(reason: LeadershipLostError) => void>();
@@ -20,7 +20,11 @@ export class LeadershipLoss {
     return this.lost;
   }
 
-  /** @param epoch - Of the leadership that ended. @param cause - The conflict that showed it, if any. */
+  /**
+   * Records the loss; later calls return the first error.
+   * @param epoch - Of the leadership that ended.
+   * @param cause - The conflict that showed the loss, if any.
+   */
   note(epoch: bigint, cause?: unknown): LeadershipLostError {
     if (this.lost !== undefined) return this.lost;
     const error = (this.lost = new LeadershipLostError(epoch, cause));
@@ -31,7 +35,7 @@ export class LeadershipLoss {
     return error;
   }
 
-  /** Calls `listener` once, at once if the leadership is lost already. @returns Ends the subscription. */
+  /** Calls `listener` once, immediately when the leadership is lost already. @returns Ends the subscription. */
   onLost(listener: (reason: LeadershipLostError) => void): () => void {
     if (this.lost !== undefined) listener(this.lost);
     else this.listeners.add(listener);

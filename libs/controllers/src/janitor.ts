@@ -41,12 +41,9 @@ const REQUEST_RETENTION_MS = 3_600_000;
 /** A lost node's replicas are remembered this long, to be stopped should it return. */
 const TOMBSTONE_RETENTION_MS = 30 * 24 * 3_600_000;
 const PERIOD_MS = 60_000;
-/** With the note of which events were removed they stay below the 100 writes of a transaction. */
+/** Leaves room for the record of removed events within the 100 writes of a transaction. */
 const MAX_DELETES_PER_COMMIT = 90;
-/**
- * A sweep begins early when records of one sort exceed their bound by this part of it: sweeps cost
- * as much as there are records.
- */
+/** Share of its bound by which a sort of record may exceed it before an early sweep: each sweep reads all records. */
 const EARLY = 1 / 8;
 
 /** Records with a bound of their own. */
@@ -62,8 +59,8 @@ interface Due {
 }
 
 /**
- * Removes what has had its time, or exceeds its bound: events, audit records, results of requests,
- * plans, tombstones. Sweeps every minute, and as soon as a bound is exceeded by an eighth.
+ * Removes events, audit records, results of requests, plans and tombstones that are too old or
+ * exceed their bound. Sweeps every minute, and as soon as a bound is exceeded by an eighth.
  */
 export class Janitor {
   private readonly queue: WorkQueue<'sweep'>;
@@ -191,7 +188,7 @@ export class Janitor {
   }
 }
 
-/** Deletes records, and notes which events are no longer there. */
+/** Deletes records, and records the newest removed event of each category. */
 function putDeletions(state: ClusterState, transaction: Transaction, due: readonly Due[]): void {
   const before = state.view().removedEvents();
   const removed = before === undefined ? create(RemovedEventsRecordSchema) : clone(RemovedEventsRecordSchema, before.value);

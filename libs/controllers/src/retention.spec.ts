@@ -29,12 +29,12 @@ describe('planRemovals', () => {
     expect(idsOf(planRemovals(records, { ...ample, ...limits }, NOW))).toEqual(removed);
   });
 
-  it('removes a record of which nobody knows the time', () => {
+  it('removes a record without a time', () => {
     const records = [{ id: 'a', share: 'a', bytes: 10, atMs: undefined }];
     expect(idsOf(planRemovals(records, ample, NOW))).toEqual(['a']);
   });
 
-  it('keeps within the bytes, and takes nothing of a share below the equal part', () => {
+  it('stays within the bytes, and removes nothing of a share below the equal part', () => {
     const arbRecords = fc.array(
       fc.record({ share: fc.constantFrom('a', 'b', 'c', 'd'), bytes: fc.integer({ min: 1, max: 50 }) }),
     );
@@ -55,7 +55,7 @@ describe('planRemovals', () => {
     );
   });
 
-  it('takes the oldest records of each share', () => {
+  it('removes the oldest records of each share', () => {
     const records = recordsOf(...Array.from({ length: 60 }, (_, index) => 'abc'[index % 3] ?? 'a'));
     const removed = new Set(planRemovals(records, { maxMs: 100 * HOUR_MS, maxBytes: 200 }, NOW));
     for (const share of ['a', 'b', 'c']) {

@@ -1,6 +1,6 @@
 import { Event_Category as Category, type Event } from '@cloudless/api';
 
-/** How long, and up to how many bytes, the store keeps what nobody needs to run the cluster. */
+/** How long, and up to how many bytes, the store keeps records that do not control the cluster. */
 export interface RetentionLimits {
   /** Time that events other than audit records are kept, milliseconds. */
   readonly eventMs: number;
@@ -32,17 +32,17 @@ export const DEFAULT_RETENTION: RetentionLimits = {
 /** A record that may be removed. */
 export interface Removable {
   readonly id: string;
-  /** Whose room the record takes: see {@link planRemovals}. */
+  /** The share of the bytes that the record counts against: see {@link planRemovals}. */
   readonly share: string;
   readonly bytes: number;
-  /** When the record was made, milliseconds of wall time; undefined: nobody knows any more. */
+  /** When the record was written, milliseconds of wall time; undefined: not known. */
   readonly atMs: number | undefined;
 }
 
 /**
- * Decides which records go: those that are older than `maxMs`, then as many as exceed `maxBytes`.
- * The share that takes most room gives its oldest record first, so that a share that takes little
- * loses nothing, however much others write.
+ * Decides which records to remove: those older than `maxMs`, then as many as exceed `maxBytes`. The
+ * oldest record of the largest share goes first, so that a small share loses nothing, however much
+ * others write.
  * @param records - Oldest first.
  * @returns Oldest first.
  */
@@ -78,10 +78,7 @@ export function planRemovals<Record extends Removable>(
   return records.filter((record) => removed.has(record));
 }
 
-/**
- * Whose room an event takes: the caller's for one method, of audit records; else that of all events
- * of the category.
- */
+/** The share of an event: of audit records caller and method, of other events the category. */
 export function shareOf({ audit, category }: Event): string {
   return audit === undefined ? `category ${category}` : `${audit.principal} ${audit.address} ${audit.rpc}`;
 }

@@ -47,7 +47,7 @@ const operators: Record<LabelOperator, LabelRequirement['operator']> = {
   [LabelOperator.LT]: 'Lt',
 };
 
-/** What every container needs of its node. */
+/** The capability that every container needs. */
 const CONTAINERS = 'runtime.cri';
 
 /** A node record and what is known of the node now, as the scheduler takes it. */

@@ -214,7 +214,7 @@ export class WorkloadReconciler {
   }
 }
 
-/** What the event of a deletion says: also which replicas may still run on lost nodes. */
+/** Message and replicas of the event of a deletion; the replicas are those that may still run on lost nodes. */
 function describeRemoval(
   { namespace, name }: Pick<WorkloadRecord, 'namespace' | 'name'>,
   replicas: readonly Stored<ReplicaRecord>[],
@@ -231,7 +231,7 @@ function describeRemoval(
   };
 }
 
-/** An event is a sentence. */
+/** Replicas that the message names: an event is one sentence. */
 const MAX_NAMED = 5;
-/** Keeps the event small, however many replicas a workload had. */
+/** Ids in the event, so that it stays small. */
 const MAX_IDS = 1_000;

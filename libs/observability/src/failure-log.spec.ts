@@ -3,7 +3,7 @@ import { silentLog } from '@cloudless/base';
 import { ManualClock } from '@cloudless/base/testing';
 import { createFailureLog } from './failure-log.js';
 
-describe('the log of calls that failed inside', () => {
+describe('createFailureLog', () => {
   function aFailureLog() {
     const clock = new ManualClock();
     const lines: LogFields[] = [];
@@ -11,13 +11,13 @@ describe('the log of calls that failed inside', () => {
     return { clock, lines, failed: createFailureLog({ clock, log }, 'call failed inside') };
   }
 
-  it('has a line for each failure, with its cause', () => {
+  it('writes a line with the cause of a failure', () => {
     const { lines, failed } = aFailureLog();
     failed('Get', new Error('disk', { cause: new Error('full') }));
     expect(lines).toEqual([{ rpc: 'Get', error: 'disk', errorName: 'Error', causes: ['Error: full'] }]);
   });
 
-  it('has five lines of one call in a row, then one each 10 s that counts the others', async () => {
+  it('writes five lines of one RPC in a row, then one each 10 s with the number of failures in between', async () => {
     const { clock, lines, failed } = aFailureLog();
     for (let count = 0; count < 100; count += 1) failed('Exec', new Error('odd'));
     failed('Get', new Error('odd'));

@@ -1,16 +1,14 @@
 import { errorFields, Throttle, type Clock, type Log } from '@cloudless/base';
 
-/**
- * Failures of one call that are logged in a row, and from then on one each so many milliseconds.
- */
+/** Failures of one RPC that are logged in a row; after that one line each `everyMs`. */
 const LINES = { burst: 5, everyMs: 10_000 };
 
 /**
- * Logs the causes of calls that failed inside, which callers do not see. A caller who makes a call
- * fail again and again does not flood the log: `repeated` of the next line counts the failures in
- * between.
+ * Creates a function that logs the causes of internal errors, which callers do not see. A caller
+ * that makes a call fail repeatedly cannot flood the log: `repeated` of the next line counts the
+ * failures in between.
  * @param message - The constant phrase of each line.
- * @returns To be called with the RPC and what was thrown.
+ * @returns Call it with the RPC and the error.
  */
 export function createFailureLog(
   { clock, log }: { readonly clock: Clock; readonly log: Log },

@@ -112,7 +112,7 @@ export class CallGate {
       try {
         onClose(this.shares.begin(lane, principal, peerOf(call.connection?.remoteAddress ?? '')));
       } catch (reason) {
-        // In turns too: a client that is refused thousands of streams at once delays nobody with the answers.
+        // In turns too, so that thousands of refusals for one client do not delay other calls.
         await this.refusals.take(principal, signal);
         throw reason;
       }
@@ -170,7 +170,7 @@ async function* answered(answer: AsyncIterable<Uint8Array>, finish: () => void):
   }
 }
 
-/** Makes each message of a stream in a turn of its own. */
+/** Waits for a turn before each message of a stream. */
 async function* takingTurns(answer: AsyncIterable<Uint8Array>, take: () => Promise<void>): AsyncIterable<Uint8Array> {
   const items = answer[Symbol.asyncIterator]();
   try {

@@ -29,11 +29,11 @@ function endless(): StreamResponse {
   return { stream: true, service: CoordinatorService, method, header: new Headers(), trailer: new Headers(), message } as never;
 }
 
-describe('streams of a server that is closing', () => {
+describe('CallLimiter.endStreams', () => {
   const closing = new ConnectError('the server is shutting down', Code.Unavailable);
   const aLimiter = () => new CallLimiter({ clock: new ManualClock(), log: silentLog, unaryDeadlineMs: 1_000 });
 
-  it('end when they were open before', async () => {
+  it('ends streams that are open', async () => {
     const limiter = aLimiter();
     const answer = (await limiter.interceptor(async () => endless())(aStream())) as StreamResponse;
     const items = answer.message[Symbol.asyncIterator]();
@@ -42,7 +42,7 @@ describe('streams of a server that is closing', () => {
     await expect(items.next()).rejects.toBe(closing);
   });
 
-  it('do not begin after that, and reach no handler', async () => {
+  it('refuses later streams before they reach a handler', async () => {
     const limiter = aLimiter();
     limiter.endStreams(closing);
     let called = 0;
@@ -54,7 +54,7 @@ describe('streams of a server that is closing', () => {
     expect(called).toBe(0);
   });
 
-  it('end when the server closes while their handler begins', async () => {
+  it('ends a stream whose handler has not answered yet', async () => {
     const limiter = aLimiter();
     const call = limiter.interceptor(() => new Promise<never>(() => undefined))(aStream());
     limiter.endStreams(closing);

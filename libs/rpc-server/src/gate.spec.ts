@@ -266,7 +266,7 @@ it('counts streams by connection, and gives them back', async () => {
   void second.return?.();
 });
 
-it('counts streams by the address they come from, over all connections', async () => {
+it('limits the streams of one address over all its connections', async () => {
   const server = await open({
     limits: { streamsPerPeer: 2 },
     routes: (router) =>
@@ -288,7 +288,7 @@ it('counts streams by the address they come from, over all connections', async (
   for (const items of watches) void items.return?.();
 });
 
-it('makes the answers of watches in turns, so that a snapshot delays nobody', async () => {
+it('answers another call while a watch sends a large snapshot', async () => {
   let made = 0;
   const server = await open({
     classOf: ({ name }) => ({ lane: 'read', inTurns: name === 'WatchWorkloads' }),

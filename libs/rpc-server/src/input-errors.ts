@@ -24,8 +24,8 @@ export function withInputErrors(handler: UniversalHandler): UniversalHandlerFn {
 }
 
 /**
- * The same for clients that stream: their messages are parsed while the handler reads them, so it is there that a malformed one
- * fails. Goes outside of interceptors that log internal errors.
+ * The same for client streams, whose messages are parsed, and fail, while the handler reads them.
+ * Must come before interceptors that log internal errors.
  */
 export const inputErrorInterceptor: Interceptor = (next) => (request) => {
   if (!request.stream) return next(request);

@@ -130,9 +130,9 @@ async function* inspectEnvelopes(
 }
 
 /**
- * Requests have one flag in all protocols; the ends of streams have others, but only in answers.
- * @throws ConnectError INVALID_ARGUMENT. Connect would take a flag that it does not know for none, and call a compressed message
- *   without an encoding an internal error.
+ * Checks the flags of a message. Requests have one flag in all protocols; others occur only in answers.
+ * @throws ConnectError INVALID_ARGUMENT. Connect ignores unknown flags, and reports a compressed
+ *   message without an encoding as an internal error.
  */
 function checkFlags(flags: number, { encodingHeader, encoding }: StreamEncoding): void {
   if ((flags & ~COMPRESSED) !== 0) {

@@ -18,8 +18,8 @@ export interface CallClass {
   /** A unary call that mostly waits for something outside, as a command that runs: it counts as a stream does. */
   readonly long?: boolean;
   /**
-   * A stream whose messages are made from memory, as fast as the client takes them: a snapshot. Such streams make their
-   * messages in turns, so that many that open together delay nobody else.
+   * A stream that produces a snapshot from memory, as fast as the client reads. Such streams produce
+   * their messages in turns, so that many of them do not delay other calls.
    */
   readonly inTurns?: boolean;
 }

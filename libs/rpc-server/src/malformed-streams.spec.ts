@@ -83,7 +83,7 @@ const cases = protocols.flatMap((protocol) => calls.flatMap((rpc) => malformed.m
 
 describe('a malformed stream', () => {
   it.each(cases.map((each) => ({ ...each, title: `${each.rpc} in ${each.protocol.name}: ${each.input.name}` })))(
-    'is INVALID_ARGUMENT and no line in the log, $title',
+    'is refused with INVALID_ARGUMENT and without a line in the log: $title',
     async ({ protocol, rpc, input }) => {
       const faults: unknown[] = [];
       const log = aLog();
@@ -113,7 +113,7 @@ describe('a malformed stream', () => {
   );
 });
 
-it('a stream that fails inside is still internal, and told', async () => {
+it('reports INTERNAL and logs the cause when the handler of a stream fails', async () => {
   const faults: unknown[] = [];
   const { url } = await open({
     interceptors: [createErrorInterceptor((_rpc, reason) => void faults.push(String(reason)))],

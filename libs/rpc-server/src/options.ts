@@ -34,7 +34,7 @@ export interface RpcLimits {
   readonly runningPerPrincipal: number;
   /** Calls of users that begin in one turn of the event loop; one, while it is overloaded. */
   readonly callsPerTurn: number;
-  /** Messages of snapshots that are made in one turn of the event loop, for all users together. */
+  /** Messages of snapshots that are produced in one turn of the event loop, for all users together. */
   readonly snapshotMessagesPerTurn: number;
   /** Streams and long calls that are open: of all users together, of one address, and of one principal. */
   readonly streams: number;
@@ -85,11 +85,11 @@ export const defaultRpcLimits: RpcLimits = {
   },
   runningPerPrincipal: 16,
   callsPerTurn: 8,
-  // A large workload takes about 1 ms: others wait for 8 ms at most until it is their turn.
+  // A large workload takes about 1 ms, so other calls wait for 8 ms at most.
   snapshotMessagesPerTurn: 8,
   streams: 2_048,
-  // A stream that is not read holds about 100 KB: 50 MB for one address. Behind one there may be an office, or all of a development
-  // machine: room for a hundred people with five watches each. Four such addresses fill the server, one does not.
+  // A stream that is not read holds about 100 KB, so one address holds 50 MB. An address may be an office or a whole development
+  // machine: room for a hundred people with five watches each. Only four such addresses fill the server.
   streamsPerPeer: 512,
   streamsPerPrincipal: 64,
   controlStreamsPerPrincipal: 40,

@@ -1,15 +1,16 @@
 import { isIPv4, isIPv6 } from 'node:net';
 import { isLoopbackAddress } from '@cloudless/identity';
 
-/** All addresses of this machine: any of them may be had for the asking. */
+/** All loopback addresses together, because a client can choose any of them. */
 const LOOPBACK = 'loopback';
-/** Groups of an IPv6 address that name a network: a machine has all addresses below it. */
+/** Groups of an IPv6 address that name a network (/64), all addresses of which one machine may use. */
 const NETWORK_GROUPS = 4;
 const GROUPS = 8;
 
 /**
- * Whose limit an address counts against: an IPv4 address, or the /64 of an IPv6 one, or `loopback`.
- * @param address - As a socket has it. Text that is no address counts by itself.
+ * The key of the limit that an address counts against: an IPv4 address, the /64 of an IPv6 address,
+ * or `loopback`.
+ * @param address - As a socket reports it. Other text is its own key.
  */
 export function peerOf(address: string): string {
   const plain = withoutMapping(address);

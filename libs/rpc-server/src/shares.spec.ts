@@ -28,7 +28,7 @@ describe('streams', () => {
     shares.begin('read', 'c', '192.0.2.3');
   });
 
-  it('are counted by the address they come from, however many clients are there', () => {
+  it('are counted by address, over all clients at the address', () => {
     const shares = new StreamShares({ ...limits, streams: 9 });
     const ends = ['a', 'b', 'c'].map((principal) => shares.begin('read', principal, '192.0.2.1'));
     expect(() => shares.begin('read', 'd', '192.0.2.1')).toThrow(
@@ -90,7 +90,7 @@ describe('bytes', () => {
     expect(budget.bytes).toBe(75);
   });
 
-  it('of a client are less by what one of its two calls gives back', () => {
+  it('are given back for each call of a client separately', () => {
     const budget = new ByteBudget(100);
     const [first, second] = [budget.hold('a', () => undefined), budget.hold('a', () => undefined)];
     first.add(30);

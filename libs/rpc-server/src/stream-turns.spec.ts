@@ -33,8 +33,8 @@ function aLoop(perTurn: number) {
   };
 }
 
-describe('turns of streams', () => {
-  it('are given at once until this turn of the event loop has given as many as it may', async () => {
+describe('StreamTurns', () => {
+  it('gives turns at once up to the limit of one turn of the event loop', async () => {
     const loop = aLoop(3);
     void loop.stream('a', 5);
     await loop.settle();
@@ -42,7 +42,7 @@ describe('turns of streams', () => {
     expect(await loop.next()).toEqual(['a', 'a']);
   });
 
-  it('go round the clients, however many streams one of them has', async () => {
+  it('alternates between clients, however many streams one of them has', async () => {
     const loop = aLoop(2);
     for (let count = 0; count < 3; count += 1) void loop.stream('greedy', 10);
     await loop.settle();
@@ -53,7 +53,7 @@ describe('turns of streams', () => {
     ]);
   });
 
-  it('are not waited for by a stream whose call has ended', async () => {
+  it('does not keep a stream waiting whose call has ended', async () => {
     const loop = aLoop(1);
     const ending = new AbortController();
     void loop.stream('a', 2, ending.signal);
@@ -66,7 +66,7 @@ describe('turns of streams', () => {
     expect(await loop.next()).toEqual(['b']);
   });
 
-  it('keep no timer when nobody waits', async () => {
+  it('keeps no timer when no stream waits', async () => {
     const loop = aLoop(2);
     void loop.stream('a', 2);
     await loop.next();

@@ -5,9 +5,9 @@ interface Waiting {
 }
 
 /**
- * Lets streams make a few messages in each turn of the event loop. A watch makes its snapshot as
- * fast as the snapshot is taken; without turns, hundreds that open together would keep the event
- * loop until all their first messages are made.
+ * Limits the messages that streams produce in each turn of the event loop. Without the limit,
+ * hundreds of watches that open together would block the event loop until all their snapshots are
+ * produced.
  */
 export class StreamTurns {
   private readonly queue = new FairQueue<Waiting>();
@@ -16,7 +16,7 @@ export class StreamTurns {
 
   /**
    * @param perTurn - Messages of all streams together in one turn of the event loop; 1 or more.
-   * @param nextTurn - Runs `action` when the event loop has looked for input once more.
+   * @param nextTurn - Runs `action` in the next turn of the event loop.
    */
   constructor(
     private readonly perTurn: number,
@@ -24,7 +24,7 @@ export class StreamTurns {
   ) {}
 
   /**
-   * Resolves when the stream may make its next message. Principals take turns, however many streams
+   * Resolves when the stream may produce its next message. Principals take turns, however many streams
    * each of them has.
    * @param signal - Of the call: a call that has ended does not wait, so that its handler can end
    *   as well.

@@ -63,7 +63,7 @@ function capabilities(record: NodeRecord, request: FullRequest): Failure | undef
   );
 }
 
-/** A capability that comes back by itself: no reason for what runs there to go. */
+/** Excludes nodes whose capability is suspended from new placements; replicas that run there stay. */
 function suspended(record: NodeRecord, request: FullRequest): Failure | undefined {
   return fail(
     'capability',

@@ -22,7 +22,7 @@ export interface SchedulerNode {
   readonly maxReplicas?: number;
   /** What its runtimes can do, as in `runtime.process` or `limits.memory`. */
   readonly capabilities?: readonly string[];
-  /** Those of its capabilities that do not work for now: nothing new that needs one is placed, and what is there stays. Default none. */
+  /** Capabilities that do not work for now: no new replica that needs one is placed here, and running ones stay. Default none. */
   readonly suspendedCapabilities?: readonly string[];
   /** Troubles that cost score and exclude nothing. Default none. */
   readonly conditions?: Partial<NodeConditions>;

@@ -15,7 +15,7 @@ const DATA_VERSION = 2;
 export interface FileUse {
   /** Size of the file. */
   readonly bytes: number;
-  /** What no record takes: it is used again, and never given back. */
+  /** Bytes that no record takes. LMDB uses them again, and never gives them back. */
   readonly freeBytes: number;
 }
 

@@ -6,9 +6,9 @@ import { checkRecords } from './check-records.js';
 import { createDataFile, FORMAT_KEY } from './create-data-file.js';
 import type { Table, Tables } from './tables.js';
 
-/** A copy of less than that gains nothing. */
+/** Smaller files gain nothing from a copy. */
 const MIN_BYTES = 256 * 1024;
-/** What one commit of the copy writes: bounds what it holds in memory. */
+/** Bytes that one commit of the copy writes and holds in memory. */
 const BATCH_BYTES = 4 * 1024 * 1024;
 
 /**
@@ -16,7 +16,7 @@ const BATCH_BYTES = 4 * 1024 * 1024;
  * it is complete, flushed and read again. LMDB itself never gives room back. When the copy cannot
  * be made, because the disk is full for example, the file stays as it is, with a warning in the
  * log.
- * @param tables - Of the file, whose records were checked; nobody writes them meanwhile.
+ * @param tables - Of the file, whose records were checked; they must not be written meanwhile.
  * @param use - What `checkDataFile` found in the file.
  * @throws when the copy has taken the place of the file, but it is unknown whether that survives a
  *   power loss.

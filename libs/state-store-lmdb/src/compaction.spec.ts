@@ -47,7 +47,7 @@ async function contentOf(store: StateStore) {
 const fileOf = (directory: string) => stat(join(directory, DATA_FILE));
 
 describe('a store that opens a data file', () => {
-  it('copies one that is half free into a smaller one with the same entries, history and leases', async () => {
+  it('copies a file that is half free into a smaller file with the same entries, history and leases', async () => {
     const directory = await temporaryDirectory();
     await fillAndDelete(directory, 50);
     const before = await fileOf(directory);
@@ -77,7 +77,7 @@ describe('a store that opens a data file', () => {
     expect((await fileOf(directory)).ino).toBe(after.ino);
   });
 
-  it('leaves one alone that is less than half free', async () => {
+  it('does not copy a file that is less than half free', async () => {
     const directory = await temporaryDirectory();
     await fillAndDelete(directory, 1);
     const before = await fileOf(directory);
@@ -86,7 +86,7 @@ describe('a store that opens a data file', () => {
     expect([(await fileOf(directory)).ino, messages]).toEqual([before.ino, []]);
   });
 
-  it('removes what an interrupted copy has left, and copies again', async () => {
+  it('removes the remains of an interrupted copy, and copies again', async () => {
     const directory = await temporaryDirectory();
     await fillAndDelete(directory, 50);
     for (const name of DRAFT_FILES) await writeFile(join(directory, name), 'half a copy');

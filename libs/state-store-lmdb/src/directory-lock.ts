@@ -39,7 +39,7 @@ export async function lockDirectory(directory: DataDirectory): Promise<Directory
 
 /**
  * The name of an abstract socket exists once per network namespace and cannot be deleted: it keeps out a second process of the
- * same namespace also when somebody has deleted the lock in the directory.
+ * same namespace even after the lock in the directory was deleted.
  * @see unix(7), "Abstract sockets"
  */
 async function acquireAbstractSocket({ path, identity }: DataDirectory): Promise<Pick<DirectoryLock, 'release'>> {

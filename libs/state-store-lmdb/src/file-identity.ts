@@ -1,9 +1,9 @@
 import { statSync } from 'node:fs';
 
 /**
- * Which file a path leads to now.
- * @returns `device:inode`; undefined when there is none; `unknown` when the file system does not say, as on a disk that
- *   fails: the next write will tell what that means.
+ * Identifies the file at a path.
+ * @returns `device:inode`; undefined when there is no file; `unknown` when the file system does not
+ *   answer, as on a disk that fails: the next write shows what that means.
  */
 export function identityOf(path: string): string | undefined {
   try {

@@ -10,7 +10,7 @@ import {
   type StateStore,
   type StorageFault,
 } from '@cloudless/state-store';
-import { checkDataFile } from './check-data-file.js';
+import { checkDataFile, type FileUse } from './check-data-file.js';
 import { checkRecords } from './check-records.js';
 import { compactDataFile } from './compact-data-file.js';
 import { createDataFile, DATA_FILE, FORMAT_KEY, formatRecord } from './create-data-file.js';
@@ -42,11 +42,11 @@ export interface LmdbStateStoreOptions {
    */
   readonly onRoom?: (hasRoom: boolean) => void;
   /**
-   * Told once, when the data file was deleted, moved or replaced, or the lock was lost. From then on
-   * writes are refused as `unavailable` and reads go on; only opening a store again changes that.
+   * Called once, when the data file was deleted, moved or replaced, or the lock was lost. From then
+   * on writes are refused as `unavailable` and reads go on, until a store is opened again.
    */
   readonly onFault?: (fault: StorageFault) => void;
-  /** How often, in milliseconds, data file and lock are looked at while nothing is written. Default: only at writes. */
+  /** Interval, in milliseconds, at which data file and lock are also checked without writes. Default: none. */
   readonly lookEveryMs?: number;
   /** Default true. False acknowledges before the flush: what was acknowledged survives the process, but not a power loss. */
   readonly sync?: boolean;
@@ -70,8 +70,7 @@ export async function openLmdbStateStore(options: LmdbStateStoreOptions): Promis
     let look = watchFiles(file, lock);
     const use = checkDataFile(file);
     let tables = await openChecked(file, sync);
-    if (await compactDataFile(tables, file, use, (log ?? silentLog).child({ component: 'state-store' }))) {
-      await tables.root.close();
+    if (await compact(tables, file, use, log ?? silentLog)) {
       look = watchFiles(file, lock); // the copy has an inode of its own
       checkDataFile(file);
       tables = await openChecked(file, sync);
@@ -90,6 +89,17 @@ export async function openLmdbStateStore(options: LmdbStateStoreOptions): Promis
   } catch (reason) {
     await lock.release();
     throw (await isOutOfSpace(reason, file)) ? noRoomFor(file, reason) : reason;
+  }
+}
+
+/** As {@link compactDataFile}. `tables` are closed when the file was replaced or that failed. */
+async function compact(tables: Tables, file: string, use: FileUse, log: Log): Promise<boolean> {
+  let isReplaced = true;
+  try {
+    isReplaced = await compactDataFile(tables, file, use, log.child({ component: 'state-store' }));
+    return isReplaced;
+  } finally {
+    if (isReplaced) await tables.root.close();
   }
 }
 

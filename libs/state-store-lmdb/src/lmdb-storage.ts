@@ -16,9 +16,9 @@ import { decodeEntry, decodeLease, decodeSegment, decodeSegmentKey } from './rec
 import { readEntry, readHead } from './table-reads.js';
 import { endOfPrefix, type Tables } from './tables.js';
 
-/** What surrounds a data file while it is open. */
+/** Hooks of an open data file. */
 export interface StorageLifetime {
-  /** Looks whether the files are still ours. */
+  /** Checks whether the files are still ours. */
   readonly look?: () => StorageFault | undefined;
   /** Called once LMDB is closed, to give up the lock. */
   readonly onClose?: () => Promise<void>;
@@ -32,7 +32,7 @@ export class LmdbStorage implements Storage, StorageReader {
   /**
    * @param file - The data file of `tables`.
    * @param window - Knows the history in `tables`.
-   * @param lifetime - Default: nothing is looked at, and nothing follows the close.
+   * @param lifetime - Default: no hooks.
    */
   constructor(
     private readonly file: string,

@@ -3,11 +3,14 @@ import { CloudlessError } from '@cloudless/base';
 /** The right to be the only one who uses a data directory. */
 export interface DirectoryLock {
   release(): Promise<void>;
-  /** False once the lock was deleted, or another process has taken it all the same. One look at the file system. */
+  /** False once the lock was deleted or taken by another process. Costs one call of the file system. */
   isHeld(): boolean;
 }
 
-/** The error of a second opener. @param holder - A process id, if need be with the host's name. */
+/**
+ * The error of a second process that opens a directory.
+ * @param holder - The process id of the first, with the host's name when that is another.
+ */
 export function heldBy(path: string, holder: string): CloudlessError {
   return new CloudlessError(
     'unavailable',

@@ -98,7 +98,7 @@ export function roomOf(recordBytes: number): number {
   return withKey <= PAGE_BYTES / 2 ? withKey : Math.ceil((withKey + PAGE_HEADER_BYTES) / PAGE_BYTES) * PAGE_BYTES;
 }
 
-/** Of LMDB's pages on common machines; larger records than half a page are kept in pages of their own. */
+/** Size of LMDB's pages on common machines. A record above half a page has pages of its own. */
 const PAGE_BYTES = 4_096;
 const PAGE_HEADER_BYTES = 24;
 const SEGMENT_KEY_BYTES = 28;

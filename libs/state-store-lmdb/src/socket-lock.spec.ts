@@ -20,7 +20,7 @@ describeOnLinux('lock socket in a directory', () => {
     await next?.release();
   });
 
-  it('lets exactly one of many take it, also from one that was released', async () => {
+  it('is taken by exactly one of many processes, also after a release', async () => {
     const directory = await temporaryDirectory();
     for (let round = 0; round < 5; round += 1) {
       const locks = await Promise.all(Array.from({ length: 8 }, () => acquireSocketLock(directory)));
@@ -31,7 +31,7 @@ describeOnLinux('lock socket in a directory', () => {
     }
   });
 
-  it('is held by a process that is stopped and free after that process was killed', async () => {
+  it('is held by a stopped process, and free after that process was killed', async () => {
     const directory = await temporaryDirectory();
     const holder = StoreChild.start('hold', directory);
     await holder.hears('open');
@@ -43,7 +43,7 @@ describeOnLinux('lock socket in a directory', () => {
     await lock?.release();
   });
 
-  it('is no longer held once somebody has deleted or replaced it', async () => {
+  it('is no longer held after it was deleted or replaced', async () => {
     const directory = await temporaryDirectory();
     const first = await acquireSocketLock(directory);
     await rm(join(directory, 'lock-1'));

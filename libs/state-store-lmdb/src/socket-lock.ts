@@ -17,15 +17,16 @@ const MAX_ATTEMPTS = 10;
 /**
  * Takes a lock that is a Unix socket in the directory and listens as long as its process lives.
  *
- * The kernel knows whether anybody listens: for every process of the machine, whatever its network, PID or mount
- * namespace, also while the holder is stopped, and no longer once it was killed. Process ids and start times,
- * which another namespace cannot judge, play no part.
+ * The kernel knows whether a process listens: across network, PID and mount namespaces, while the
+ * holder is stopped, and at once after it was killed. Process ids and start times, which mean nothing
+ * in another namespace, play no part.
  *
- * The socket with the highest number counts. To take over from one that nobody listens to, a process links its own
- * socket, which already listens, under the next number (`link` is atomic and fails when the name exists), and only
- * then removes lower ones. So no two can take over from the same holder, and a process that was slow to look finds
- * a higher number and steps back. The highest one is never removed, so that numbers never begin again.
- * @returns Undefined when a process that lives holds the lock.
+ * The socket with the highest number counts. To take over from a socket without a listener, a process
+ * links its own socket, which already listens, under the next number (`link` is atomic and fails when
+ * the name exists), and only then removes lower numbers. So no two processes can take over from the
+ * same holder, and a slow process finds a higher number and steps back. The highest number is never
+ * removed, so that numbers never start again.
+ * @returns Undefined when a live process holds the lock.
  * @throws kind `unavailable` when the file system cannot hold such a lock, `exhausted` when it is full.
  * @see unix(7), "Pathname sockets"
  */
@@ -86,7 +87,7 @@ async function numbersIn(within: Within): Promise<readonly number[]> {
   return numbers.map(Number).sort((a, b) => a - b);
 }
 
-/** Lower numbers, and drafts: whoever still needs one of those finds that the lock is held. */
+/** Removes lower numbers and drafts: a process that still uses one of these finds that the lock is held. */
 async function removeOthers(within: Within, ours: number): Promise<void> {
   for (const name of await readdir(within('.'))) {
     const number = LOCK_NAME.exec(name)?.[1];
@@ -117,7 +118,7 @@ function listen(path: string): Promise<Server> {
   });
 }
 
-/** Whoever cannot be asked, for whatever reason but that nobody listens, may be alive. */
+/** @returns False only when no process listens: a process that cannot be reached for another reason may be alive. */
 function isListening(path: string): Promise<boolean> {
   return new Promise((resolve) => {
     const socket = connect(path, () => {

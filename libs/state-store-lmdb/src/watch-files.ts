@@ -3,10 +3,10 @@ import { identityOf } from './file-identity.js';
 import type { DirectoryLock } from './lock-holder.js';
 
 /**
- * Remembers which file has this path now, by device and inode. To be called before the file is opened: a file that is
- * open keeps its inode number from being given to another.
- * @returns Looks whether that file still has this path, and the lock is still held. Two calls of stat(2), some
- *   microseconds, synchronous so that nothing comes between the look and the acknowledgement.
+ * Remembers device and inode of a file. Call this before the file is opened: the inode number of an
+ * open file is not given to another file.
+ * @returns Checks that the file is still at its path and the lock is held. Takes two calls of stat(2),
+ *   some microseconds; synchronous, so that nothing comes between the check and the acknowledgement.
  */
 export function watchFiles(file: string, lock: Pick<DirectoryLock, 'isHeld'>): () => StorageFault | undefined {
   const opened = identityOf(file);

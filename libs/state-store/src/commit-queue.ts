@@ -20,7 +20,7 @@ export interface CommitQueueOptions {
   readonly storage: Storage;
   /** Called with what became durable, before the callers hear of it. */
   readonly onCommitted: (transactions: readonly LoggedTransaction[]) => void;
-  /** Looks whether the files are still ours: why nothing may be acknowledged, or undefined. */
+  /** Checks the files. @returns Why nothing may be acknowledged; undefined while they are ours. */
   readonly look: () => CloudlessError | undefined;
   /** Called when a write found no room. */
   readonly onExhausted: () => void;
@@ -75,7 +75,7 @@ export class CommitQueue {
     }
   }
 
-  /** @returns Whether the files are no longer ours, and the group was told so. */
+  /** Rejects the group when the files were lost. @returns Whether they were. */
   private refuse(group: readonly Command[]): boolean {
     const reason = this.options.look();
     for (const { settle } of reason === undefined ? [] : group) settle({ ok: false, reason });

@@ -184,7 +184,7 @@ describe('engine store', () => {
 describe('engine store whose files are lost', () => {
   const LOST = new StorageFault('dataFile', 'it was deleted');
 
-  it('acknowledges nothing that was flushed after the loss, and shows none of it to watches', async () => {
+  it('neither acknowledges writes that were flushed after the loss nor shows them to watches', async () => {
     const { store, storage } = aStore();
     await store.txn([], [put('before')]);
     let flush = (): void => undefined;
@@ -201,7 +201,7 @@ describe('engine store whose files are lost', () => {
     await store.close();
   });
 
-  it('writes nothing more and goes on reading', async () => {
+  it('refuses writes and serves reads', async () => {
     const { store, storage } = aStore();
     await store.txn([], [put('before')]);
     storage.lost = LOST;
@@ -212,7 +212,7 @@ describe('engine store whose files are lost', () => {
     await store.close();
   });
 
-  it('notices the loss without a write, tells of it once, and does not forget it', async () => {
+  it('notices the loss without a write, and calls onFault once', async () => {
     const [lines, told]: [unknown[], StorageFault[]] = [[], []];
     const { store, storage, clock } = aStore({
       log: recordingLog(lines),

@@ -36,9 +36,9 @@ export interface EngineStoreOptions {
   readonly log?: Log;
   /** Told when the disk turns out to be full, with false, and some seconds after it takes all writes again, with true. */
   readonly onRoom?: (hasRoom: boolean) => void;
-  /** How often, in milliseconds, the files are looked at while nothing is written. Default: only at writes. */
+  /** Interval, in milliseconds, at which the files are also checked without writes. Default: none. */
   readonly lookEveryMs?: number;
-  /** Told once, when the files of the storage are no longer its own. From then on writes are refused, and reads go on. */
+  /** Called once, when the files of the storage were lost. From then on writes are refused, and reads go on. */
   readonly onFault?: (fault: StorageFault) => void;
 }
 

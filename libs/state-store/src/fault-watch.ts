@@ -1,19 +1,18 @@
 import { errorFields, type Clock, type Log, type Timer } from '@cloudless/base';
 import type { StorageFault } from './storage-fault.js';
 
-/** Needs of a {@link FaultWatch}. */
 export interface FaultWatchOptions {
   readonly clock: Clock;
   readonly log: Log;
-  /** Undefined: only when asked. */
+  /** Interval of checks, milliseconds. Undefined: only calls of `look` check. */
   readonly everyMs: number | undefined;
   /** As {@link Storage.fault}. */
   readonly look: () => StorageFault | undefined;
-  /** Called once, with what was found first. */
+  /** Called once, with the first fault. */
   readonly onFault: (fault: StorageFault) => void;
 }
 
-/** Looks at intervals, and whenever asked, whether a storage still has its files, and keeps what was found first. */
+/** Checks at intervals, and at each call of `look`, whether a storage still has its files. Keeps the first fault. */
 export class FaultWatch {
   private found: StorageFault | undefined;
   private timer: Timer | undefined;
@@ -22,12 +21,12 @@ export class FaultWatch {
     this.lookLater();
   }
 
-  /** What was found so far. */
+  /** The first fault; undefined while there is none. */
   get fault(): StorageFault | undefined {
     return this.found;
   }
 
-  /** Looks now. */
+  /** Checks now, unless a fault is known. @returns The first fault. */
   look(): StorageFault | undefined {
     if (this.found !== undefined) return this.found;
     const fault = this.options.look();

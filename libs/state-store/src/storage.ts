@@ -76,8 +76,8 @@ export interface Storage {
   /** The leases as they were committed, with their time in milliseconds. */
   leases(): Iterable<readonly [LeaseId, number]>;
   /**
-   * Looks whether the files of this storage are still its own. Asked before and after each write, and at intervals,
-   * until it has found something. A storage without files needs none.
+   * Checks whether the files of this storage are still its own. Called before and after each write,
+   * and at intervals, until it returns a fault. A storage without files does without.
    */
   fault?(): StorageFault | undefined;
   /** Called once, when no write is under way. */

@@ -12,9 +12,9 @@ import { utf8ByteLength } from './utf8.js';
 /** Entries of a page when the request does not say. */
 export const DEFAULT_RANGE_LIMIT = 1_000;
 
-/** How many changes an engine retains when it is not told. */
+/** Changes that an engine retains by default. */
 export const DEFAULT_HISTORY_LIMIT = 100_000;
-/** How many bytes of changes an engine retains when it is not told. */
+/** Bytes of changes that an engine retains by default. */
 export const DEFAULT_HISTORY_BYTES = 64 * 1024 * 1024;
 
 /** The key an operation writes. */

@@ -11,19 +11,28 @@ beforeEach(() => {
 });
 afterEach(() => rmSync(home, { recursive: true, force: true }));
 
-describe('what the kernel ends when memory runs out', () => {
+describe('protectFromOutOfMemory', () => {
   it.each([
-    { before: '0', after: '-900', name: 'is not this program, when it may say so' },
-    { before: '900', after: '-900', name: 'is not this program, whatever it was before' },
-    { before: '-999', after: '-999', name: 'stays as it was where somebody protected it better' },
+    { before: '0', after: '-900', name: 'lowers the score' },
+    { before: '900', after: '-900', name: 'lowers a raised score' },
+    { before: '-999', after: '-999', name: 'leaves a lower score as it is' },
   ])('$name', ({ before, after }) => {
     writeFileSync(file, `${before}\n`);
     expect(protectFromOutOfMemory(file)).toBe(true);
     expect(readFileSync(file, 'utf8').split('\n')[0]).toBe(after);
   });
 
-  it('stays as it is on a system without it', () => {
+  it('returns false on a system without scores', () => {
     expect(protectFromOutOfMemory(path.join(home, 'missing'))).toBe(false);
+  });
+
+  it('returns false when the score cannot be read', () => {
+    expect(protectFromOutOfMemory(home)).toBe(false); // a directory
+  });
+});
+
+describe('endMemoryProtection', () => {
+  it('does nothing on a system without scores', () => {
     expect(() => endMemoryProtection(path.join(home, 'missing'))).not.toThrow();
   });
 
@@ -31,13 +40,9 @@ describe('what the kernel ends when memory runs out', () => {
     { before: '-900', after: '0' },
     { before: '0', after: '0' },
     { before: '300', after: '300' },
-  ])('is what a protected program starts for others: from $before to $after', ({ before, after }) => {
+  ])('sets the score from $before to $after', ({ before, after }) => {
     writeFileSync(file, `${before}\n`);
     endMemoryProtection(file);
     expect(readFileSync(file, 'utf8').split('\n')[0]).toBe(after);
-  });
-
-  it('is as before where this program may not lower it, without an error', () => {
-    expect(protectFromOutOfMemory(home)).toBe(false); // no file that can be read
   });
 });

@@ -16,8 +16,8 @@ afterEach(() => {
 
 const describeLinux = process.platform === 'linux' ? describe : describe.skip;
 
-describeLinux('a port of this machine', () => {
-  it('is reserved by one holder at a time', async () => {
+describeLinux('PortReservations', () => {
+  it('gives a port to one holder at a time', async () => {
     const [port, first, second] = [aPort(), aHolder(), aHolder()];
     expect([await first.take(port, 'tcp'), await second.take(port, 'tcp'), await first.take(port, 'tcp')]).toEqual([
       ...[true, false, false],
@@ -26,27 +26,37 @@ describeLinux('a port of this machine', () => {
     expect(await second.take(port, 'tcp')).toBe(true);
   });
 
-  it('is reserved by exactly one of many that ask at once', async () => {
+  it('gives a port to exactly one of many holders that ask at the same time', async () => {
     const port = aPort();
     const answers = await Promise.all(Array.from({ length: 20 }, () => aHolder().take(port, 'udp')));
     expect(answers.filter((isTaken) => isTaken)).toHaveLength(1);
   });
 
-  it('is another one for each protocol and number', async () => {
+  it('counts each protocol and each number separately', async () => {
     const [port, next, first, second] = [aPort(), aPort(), aHolder(), aHolder()];
     expect([await first.take(port, 'tcp'), await second.take(port, 'udp'), await second.take(next, 'tcp')]).toEqual([
       ...[true, true, true],
     ]);
   });
 
-  it('stays with its holder when somebody releases it who does not hold it', async () => {
+  it('ignores a release by a holder that does not have the port', async () => {
     const [port, first, second] = [aPort(), aHolder(), aHolder()];
     await first.take(port, 'tcp');
     second.release(port, 'tcp');
     expect(await second.take(port, 'tcp')).toBe(false);
   });
 
-  it('is released with all that its holder has', async () => {
+  it('leaves no port reserved when a holder takes, releases and takes it again without waiting', async () => {
+    const [port, first, second] = [aPort(), aHolder(), aHolder()];
+    const takes = [first.take(port, 'tcp')];
+    first.release(port, 'tcp');
+    takes.push(first.take(port, 'tcp'));
+    await Promise.all(takes);
+    first.releaseAll();
+    expect(await second.take(port, 'tcp')).toBe(true);
+  });
+
+  it('releases all ports of a holder', async () => {
     const [ports, first, second] = [[aPort(), aPort()], aHolder(), aHolder()];
     for (const port of ports) await first.take(port, 'tcp');
     first.releaseAll();

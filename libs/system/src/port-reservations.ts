@@ -1,46 +1,56 @@
 import { createServer, type Server } from 'node:net';
 
+/** A port that is held, with its socket once the name is ours. */
+interface Reservation {
+  server: Server | undefined;
+}
+
 /**
- * Ports of this machine that are promised to something that does not listen there yet. Whoever looks for a free port by listening
- * for a moment finds such a port free; a reservation keeps it from all other processes that reserve first.
+ * Ports of this machine that are promised to a process that does not listen there yet. A search for
+ * a free port finds such a port free; a reservation keeps the port from all other processes that
+ * reserve ports before they use them.
  *
- * On Linux a reservation is the name of an abstract socket: names, like ports, exist once per network namespace, and a process that
- * is killed leaves none behind. Other systems have no such names; there a reservation binds only its own holder.
+ * On Linux a reservation is the name of an abstract socket: names, like ports, exist once per
+ * network namespace, and a process that is killed leaves none behind. On other systems, which have
+ * no such names, a reservation binds only its own holder.
  * @see unix(7), "Abstract sockets"
  */
 export class PortReservations {
-  private readonly held = new Map<string, Server | undefined>();
+  private readonly held = new Map<string, Reservation>();
 
   /**
-   * Reserves a port. Whether something listens there is not looked at.
-   * @returns False when somebody holds it, this holder included. Where the system refuses names for another reason, true: a start
-   *   must not fail for want of a precaution.
+   * Reserves a port, whether or not a process listens there.
+   * @returns False when any holder has the port, this one included. True also when the system
+   *   refuses the name for another reason: a reservation is a precaution, and a start must not fail
+   *   because of it.
    */
   async take(port: number, protocol: 'tcp' | 'udp'): Promise<boolean> {
     const key = keyOf(port, protocol);
     if (this.held.has(key)) return false;
-    this.held.set(key, undefined);
+    const reservation: Reservation = { server: undefined };
+    this.held.set(key, reservation);
     if (process.platform !== 'linux') return true;
     const server = createServer((connection) => connection.destroy()).unref();
     const code = await listen(server, `\0cloudless/port/${key}`);
+    const isHeld = this.held.get(key) === reservation; // not released, or taken again, meanwhile
     if (code === 'EADDRINUSE') {
-      this.held.delete(key);
+      if (isHeld) this.held.delete(key);
       return false;
     }
-    if (code === undefined && this.held.has(key)) this.held.set(key, server);
-    else server.close(); // released while it was being reserved
+    if (isHeld && code === undefined) reservation.server = server;
+    else server.close();
     return true;
   }
 
-  /** Gives a port back; without effect for one that this holder does not have. */
+  /** Gives a port back. Does nothing for a port that this holder does not have. */
   release(port: number, protocol: 'tcp' | 'udp'): void {
     const key = keyOf(port, protocol);
-    this.held.get(key)?.close();
+    this.held.get(key)?.server?.close();
     this.held.delete(key);
   }
 
   releaseAll(): void {
-    for (const server of this.held.values()) server?.close();
+    for (const { server } of this.held.values()) server?.close();
     this.held.clear();
   }
 }
@@ -49,7 +59,7 @@ function keyOf(port: number, protocol: 'tcp' | 'udp'): string {
   return `${port}/${protocol}`;
 }
 
-/** @returns The code of what went wrong; undefined when the name is ours. */
+/** @returns The error code; undefined when the name is ours. */
 function listen(server: Server, path: string): Promise<string | undefined> {
   return new Promise((resolve) => {
     server.once('error', ({ code = 'unknown' }: NodeJS.ErrnoException) => resolve(code));

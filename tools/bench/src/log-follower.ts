@@ -6,11 +6,11 @@ import { systemClock } from '@cloudless/system';
 export class LogFollower {
   /** Lines that came. */
   lines = 0;
-  /** Lines that a marker said are missing. */
+  /** Missing lines that a marker reported. */
   missed = 0;
   /** Lines that came twice, or are missing without a marker. */
   faults = 0;
-  /** From the reading of a line on its node until it was here, milliseconds; of the last line of each message. */
+  /** Milliseconds from the reading of a line on its node until its arrival here; of the last line of each message. */
   readonly lagsMs: number[] = [];
   private next = 1n;
   private readonly stopping = new AbortController();

@@ -1,7 +1,7 @@
 import { Violations } from './violations.js';
 
-describe('violations of a benchmark', () => {
-  it('make the exit code 1, and each is told', () => {
+describe('Violations', () => {
+  it('writes a line for each violation and returns exit code 1', () => {
     const told: string[] = [];
     const violations = new Violations();
     violations.check(true, 'what holds');
@@ -13,7 +13,7 @@ describe('violations of a benchmark', () => {
     expect(violations.texts).toEqual(['3 nodes were lost that were well', 'replicas started twice: 2, must be 0']);
   });
 
-  it('that there are none of make the exit code 0 and no line', () => {
+  it('writes nothing and returns exit code 0 without a violation', () => {
     const told: string[] = [];
     const violations = new Violations();
     violations.check(true, 'what holds');
@@ -21,14 +21,14 @@ describe('violations of a benchmark', () => {
     expect(told).toEqual([]);
   });
 
-  it.each([Number.NaN, -1, 1])('are what a count of %s is that must be 0', (count) => {
+  it.each([Number.NaN, -1, 1])('counts %s as a violation where 0 is expected', (count) => {
     const violations = new Violations();
     violations.none(count, 'losses');
     expect(violations.exitCode(() => undefined)).toBe(1);
   });
 });
 
-describe('growth of a figure under churn', () => {
+describe('Violations.flat', () => {
   it.each([
     { name: 'the same', first: 100, second: 100, violations: 0 },
     { name: 'a little more', first: 100, second: 115, violations: 0 },

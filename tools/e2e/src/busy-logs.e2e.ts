@@ -64,7 +64,7 @@ async function account(client: CoordinatorClient, containerId: string, reading: 
 }
 
 describe('a replica that writes at full speed', () => {
-  it('is followed without a line that is repeated, or missing and not said to be', async () => {
+  it('is followed without repeated lines, and without missing lines that no entry reports', async () => {
     const { client } = cluster;
     await client.createWorkload({
       name: 'flood',

@@ -161,7 +161,7 @@ describe('a coordinator with an empty data directory', () => {
       const logged = await cluster.coordinatorProcess.logged('agent of another cluster refused');
       expect(logged).toMatchObject({ level: 'error', nodeId: 'agent-1' });
       const response = await fetch(`${cluster.opsUrl}/ready`);
-      expect(await response.text()).toContain('agents of another cluster');
+      expect(await response.text()).toContain('1 agent of another cluster');
       // The event follows the line in the log; without it this loop runs into the time limit of the test.
       const reasons = async (): Promise<readonly string[]> =>
         (await cluster.client.listEvents({})).events.map(({ reason }) => reason);

@@ -64,13 +64,13 @@ describe('get containers', () => {
     expect(['w-1', 'j-1', 'x-9'].filter((id) => stdout.includes(id))).toEqual(shows);
   });
 
-  it('refuses an id that nothing has', async () => {
+  it('refuses an id that no container has', async () => {
     expect(await get('ffff')).toMatchObject({ exitCode: 2, stderr: expect.stringContaining('"ffff"') as string });
   });
 });
 
-describe('describe, of a container', () => {
-  it("tells the runtime's own id and the digest of the image", async () => {
+describe('describe', () => {
+  it("shows the runtime's own id of a container and the digest of its image", async () => {
     const { runtimeId, imageDigest, pid } = web;
     const replicas = [{ id: 'w-1', container: { runtimeId, imageDigest, pid } }];
     const coordinator = { getWorkload: () => aWorkload({ status: { replicas } }), listEvents: () => ({}) };

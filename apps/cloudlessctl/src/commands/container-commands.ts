@@ -6,7 +6,10 @@ import { containerTable } from '../views/container-view.js';
 import { parseWorkloadName } from '../names.js';
 import { flagOption, textOption } from './options.js';
 
-/** Shows the current container of each replica, as the agents told of it last; names are the first digits of ids. */
+/**
+ * Shows the current container of each replica, as its agent last reported it.
+ * @param names - The first digits of container ids; empty: all that the options select.
+ */
 export async function showContainers(invocation: Invocation, names: readonly string[]): Promise<void> {
   const { session } = invocation;
   const { containers } = await session.agents.listContainers({}, session.callOptions());

@@ -13,9 +13,9 @@ import { flagOption, operand } from './options.js';
 import { watchNodes, watchWorkloads } from './watch-commands.js';
 import { addListOptions, describe, getWorkloads, listWorkloads } from './workload-commands.js';
 
-/** What `get` and `describe` know, by each word that names it. */
 type Kind = 'workload' | 'node' | 'event' | 'container';
 
+/** What `get` and `describe` know, by each word that names it. */
 const KINDS: Readonly<Record<string, Kind>> = {
   workload: 'workload',
   workloads: 'workload',
@@ -102,7 +102,7 @@ async function describeAny(invocation: Invocation): Promise<void> {
   throw usageFailure('events are listed, not described: cloudlessctl events');
 }
 
-/** `a`, `a and b`, `a, b and c`. */
+/** Joins words as a sentence does: `a`, `a and b`, `a, b and c`. */
 function listed(words: readonly string[]): string {
   const last = words.at(-1) ?? '';
   return words.length < 2 ? last : `${words.slice(0, -1).join(', ')} and ${last}`;

@@ -70,7 +70,7 @@ describe('logs', () => {
     expect(seen?.since).toEqual(timestampFromMs(NOW_MS - 600_000));
   });
 
-  it('takes several lines in one message', async () => {
+  it('prints all lines of a batch', async () => {
     let asked = 0;
     const batchOf = (...lines: LogEntry[]): LogEntry => {
       const entries = lines.map((line) => create(LogEntrySchema, { ...line, containerId: '', replicaId: '' }));
@@ -97,13 +97,13 @@ describe('logs', () => {
     ]);
   });
 
-  it('says how much is missing', async () => {
+  it('says which lines are missing', async () => {
     const skipped = { firstSequence: 2n, lastSequence: 1_001n, bytes: 2_048n };
     const marker = create(LogEntrySchema, { containerId: 'c1', replicaId: '00000000000000aa-1', skipped });
     const coordinator = { ...sending(entry(1, 1, 'a'), marker, entry(1, 1_002, 'b')), getWorkload: () => one };
     expect(await runCli(['logs', 'web'], { coordinator })).toMatchObject({
       stdout: 'a\nb\n',
-      stderr: '1000 lines (2Ki) of 00000000000000aa-1 missing: removed from its node before they were read, by rotation\n',
+      stderr: '1000 lines (2Ki) of 00000000000000aa-1 missing: log rotation removed them before they were read\n',
     });
     const { stdout } = await runCli(['logs', 'web', '-o', 'json'], { coordinator });
     expect(JSON.parse(stdout.split('\n')[1]!)).toMatchObject({

@@ -65,14 +65,14 @@ async function showLogs(invocation: Invocation): Promise<void> {
 
 type LogRequest = MessageInitShape<typeof StreamLogsRequestSchema>;
 
-/** Several lines come in one message of about this size, where there are several. */
+/** Lines that are there together come in one message of about this size. */
 const BATCH_BYTES = 64 * 1024;
 
-/** For people; programs get the entry too. */
+/** Names the gap for people; with `-o json` the entry is printed as well. */
 function describeSkipped({ replicaId }: LogEntry, { firstSequence, lastSequence, bytes }: SkippedLines): string {
   const lines = count(Number(lastSequence - firstSequence + 1n), 'line');
   const size = bytes === undefined ? '' : ` (${formatBytes(bytes)})`;
-  return `${lines}${size} of ${replicaId} missing: removed from its node before they were read, by rotation`;
+  return `${lines}${size} of ${replicaId} missing: log rotation removed them before they were read`;
 }
 
 /** The most positions that a request may hold; those of replicas long gone are left out first. */
@@ -90,7 +90,7 @@ class ResumableLog {
     private readonly signal: AbortSignal,
   ) {}
 
-  /** Entries that came together. */
+  /** Yields the entries of each message together. */
   async *open(): AsyncGenerator<readonly LogEntry[]> {
     const { tailLines: _, ...resumed } = this.request;
     const after = [...this.seen.values()].slice(-MAX_POSITIONS).map((position) => create(LogPositionSchema, position));

@@ -2,7 +2,7 @@ import type { JsonObject, JsonValue } from '@bufbuild/protobuf';
 import { ImagePull_PolicySchema } from '@cloudless/api';
 import { usageFailure } from '../failure.js';
 import { parseQuantity } from '../quantity.js';
-import { list, names, text, unit, wholeNumber, word } from './flag-values.js';
+import { isNone, list, names, numericId, text, unit, wholeNumber, word } from './flag-values.js';
 import type { SpecFlag, SpecSwitch } from './flag-values.js';
 import { KERNEL_FLAGS } from './kernel-flags.js';
 
@@ -70,17 +70,11 @@ function capabilities(flag: string, description: string, path: string): SpecFlag
   return { flag, value: 'capability', description, path, repeatable: true, parse };
 }
 
-function isNone(texts: readonly string[]): boolean {
-  return texts.length === 1 && texts[0] === 'none';
-}
-
 function id(flag: string): (texts: readonly string[]) => JsonValue {
   return (texts) => {
     const given = texts.at(-1) ?? '';
-    if (/^\d{1,10}$/.test(given)) return given;
-    const hint =
-      flag !== '--user' ? '' : given.includes(':') ? '; the group is given by --group' : '; a name is given by --user-name';
-    throw usageFailure(`${flag}: expected a numeric id, got ${JSON.stringify(given)}${hint}`);
+    const hint = given.includes(':') ? '; the group is given by --group' : '; a name is given by --user-name';
+    return numericId(flag, given, flag === '--user' ? hint : '');
   };
 }
 

@@ -24,12 +24,12 @@ async function createdBy(flags: readonly string[], options: CliOptions = {}): Pr
 }
 
 describe('--env-file', () => {
-  it('sets a variable for each line, those without a value as they are here, if they are', async () => {
+  it('sets a variable for each line, and takes the value of a name alone from the caller', async () => {
     const env = await createdBy(['--env-file', 'web.env'], { env: { HOME: '/home/ada' } });
     expect(env).toEqual({ COLOUR: 'red', URL: 'http://db/?a=b#c', SPACED: ' two words ', EMPTY: '', HOME: '/home/ada' });
   });
 
-  it('gives way to later files, and all files to --env', async () => {
+  it('lets later files override earlier ones, and --env override all files', async () => {
     const flags = ['--env', 'COLOUR=green', '--env-file', 'web.env', '--env-file', 'more.env'];
     expect(await createdBy(flags)).toMatchObject({ COLOUR: 'green', MORE: '"quoted"', EMPTY: '' });
     expect(await createdBy(flags.slice(2))).toMatchObject({ COLOUR: 'blue' });

@@ -1,13 +1,13 @@
 import { usageFailure } from '../failure.js';
 import type { CliIo } from '../io.js';
 
-/** More than a spec may hold; read before anything is sent. */
+/** More than a spec may hold. */
 const MAX_FILE_BYTES = 2 ** 20;
 
 /**
- * Options in which the files of `--env-file` have become variables of `--env`, before those that are given: the later holds.
- * @param io - Reads the files, and gives the value of a name that has none in its file.
- * @throws a usage failure naming the file, and the line where it can be told.
+ * Replaces the files of `--env-file` by variables of `--env`, in front of those that were given, which therefore win.
+ * @param io - Reads the files, and provides the values of names that stand alone in a file.
+ * @throws a usage failure that names the file and, if known, the line.
  */
 export async function withEnvFiles(
   options: Readonly<Record<string, unknown>>,
@@ -21,8 +21,9 @@ export async function withEnvFiles(
 }
 
 /**
- * Reads the form that container engines share: `NAME=VALUE` to the end of the line, as it is, without quotes; `NAME` alone for the value
- * that the caller has, nothing when there is none; empty lines, and comments from `#` at the beginning of a line.
+ * Reads the format that container engines share: `NAME=VALUE`, where quotes are part of the value;
+ * `NAME` alone takes the value from the caller's environment and is left out when there is none;
+ * empty lines and lines that begin with `#` are ignored.
  */
 function parseEnvFile(path: string, text: string, env: CliIo['env']): readonly string[] {
   return text

@@ -32,6 +32,18 @@ export interface SpecSwitch {
 
 /** The text itself. */
 export const text = (texts: readonly string[]): JsonValue => texts.at(-1) ?? '';
+/** Whether a flag was given once, as `none`: it then empties the list. */
+export const isNone = (texts: readonly string[]): boolean => texts.length === 1 && texts[0] === 'none';
+
+/**
+ * Reads the id of a user or group.
+ * @param hint - Follows the error message.
+ */
+export function numericId(flag: string, given = '', hint = ''): JsonValue {
+  if (/^\d{1,10}$/.test(given)) return given;
+  throw usageFailure(`${flag}: expected a numeric id, got ${JSON.stringify(given)}${hint}`);
+}
+
 /** Every text that was given. */
 export const list = (texts: readonly string[]): JsonValue => [...texts];
 

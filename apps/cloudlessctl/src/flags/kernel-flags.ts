@@ -1,10 +1,10 @@
 import type { JsonValue } from '@bufbuild/protobuf';
 import { usageFailure } from '../failure.js';
 import { parseQuantity } from '../quantity.js';
-import { pairs, text, unit } from './flag-values.js';
+import { isNone, numericId, pairs, text, unit } from './flag-values.js';
 import type { SpecFlag } from './flag-values.js';
 
-/** What a container gets of the kernel of its node: memory to share, limits, parameters, devices, groups; and its platform. */
+/** Shared memory, limits of processes, kernel parameters, devices, groups and platform of a container. */
 export const KERNEL_FLAGS: readonly SpecFlag[] = [
   {
     ...{ flag: '--shm-size', value: 'bytes', description: 'size of /dev/shm: 128Mi', path: 'shm_size_bytes' },
@@ -27,7 +27,7 @@ export const KERNEL_FLAGS: readonly SpecFlag[] = [
     description: 'further group, by number; none: no groups',
   },
   {
-    ...{ flag: '--fs-group', value: 'id', path: 'security.fs_group', parse: (texts) => groupId('--fs-group', texts.at(-1)) },
+    ...{ flag: '--fs-group', value: 'id', path: 'security.fs_group', parse: (texts) => numericId('--fs-group', texts.at(-1)) },
     description: 'group that empty directories belong to',
   },
   {
@@ -36,17 +36,8 @@ export const KERNEL_FLAGS: readonly SpecFlag[] = [
   },
 ];
 
-function isNone(texts: readonly string[]): boolean {
-  return texts.length === 1 && texts[0] === 'none';
-}
-
 function groupIds(texts: readonly string[]): JsonValue {
-  return isNone(texts) ? [] : texts.map((given) => groupId('--group-add', given));
-}
-
-function groupId(flag: string, given = ''): JsonValue {
-  if (/^\d{1,10}$/.test(given)) return given;
-  throw usageFailure(`${flag}: expected a numeric id, got ${JSON.stringify(given)}`);
+  return isNone(texts) ? [] : texts.map((given) => numericId('--group-add', given));
 }
 
 /** Reads `name=soft` and `name=soft:hard`. */

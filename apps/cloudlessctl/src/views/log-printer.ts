@@ -29,13 +29,13 @@ export class LogPrinter {
     this.prefixes = options.prefixes;
   }
 
-  /** Prints several lines by one write. */
+  /** Prints the lines that the entries complete, with one write. */
   async print(entries: readonly LogEntry[]): Promise<void> {
     const parts = entries.flatMap((entry) => this.partsOf(entry));
     if (parts.length > 0) await this.options.write(join(parts));
   }
 
-  /** The line that an entry completes, if it does. */
+  /** The line that an entry completes; empty while the line goes on. */
   private partsOf(entry: LogEntry): readonly Uint8Array[] {
     this.firstReplica ??= entry.replicaId;
     if (entry.replicaId !== this.firstReplica && this.options.workload !== undefined) this.prefixes = true;

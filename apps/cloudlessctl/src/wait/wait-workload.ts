@@ -63,7 +63,7 @@ export async function waitUntilSettled(session: Session, wanted: Workload): Prom
 const reasonIn = (text: string): string => (text.includes(': ') ? text.slice(text.indexOf(': ')) : '');
 
 /**
- * Waits until the workload, which is being deleted, is gone, and tells what may still run of it on lost nodes.
+ * Waits until a workload that is being deleted is gone, and names the replicas that may still run on lost nodes.
  * @returns The replicas that may still run.
  */
 export async function waitUntilDeleted(session: Session, deleted: Workload): Promise<readonly ReplicaStatus[]> {

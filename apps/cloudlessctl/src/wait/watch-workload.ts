@@ -19,8 +19,9 @@ export interface WorkloadWatch<Result> {
   onTimeout(after: string): CliFailure;
   /**
    * Looks at a state of the workload, `undefined` when it is gone.
-   * @param left - What may still run of one that is gone; undefined: the watch began too late to tell.
-   * @returns what ends the watch.
+   * @param left - Replicas of a workload that is gone, as the watch showed them; undefined when it
+   *   was gone before the watch began.
+   * @returns The result that ends the watch; undefined to go on.
    */
   look(
     workload: Workload | undefined,

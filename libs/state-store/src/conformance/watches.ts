@@ -147,7 +147,7 @@ export function describeWatches(open: OpenStore): void {
         10,
       ));
 
-    it('find the newest changes, and no more than the bytes of the history allow', () =>
+    it('reach back only as far as the bytes of the history allow', () =>
       withStore(
         open,
         async (store) => {

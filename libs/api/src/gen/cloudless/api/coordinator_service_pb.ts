@@ -162,8 +162,8 @@ export type UpdateWorkloadRequest = Message<"cloudless.api.UpdateWorkloadRequest
   requestId: string;
 
   /**
-   * Refused with ABORTED, naming both, when the workload's generation is another. Without it changes of several clients are made
-   * one after the other, and none is refused because of another.
+   * Refused with ABORTED, naming both generations, when the workload has another one. Without this field, concurrent changes are
+   * applied one at a time, and none is refused because of another.
    *
    * @generated from field: optional int64 expected_generation = 6;
    */
@@ -367,7 +367,7 @@ export type WatchWorkloadsRequest = Message<"cloudless.api.WatchWorkloadsRequest
 
   /**
    * Resumes: the newest state of each workload that changed after this revision, deletions too, then a BOOKMARK instead of SYNCED.
-   * What was created and deleted again since then is left out. The revision of any item of
+   * Workloads that were created and deleted since then are left out. The revision of any item of
    * an earlier watch with the same filter. OUT_OF_RANGE when the history does not reach back so far, or the revision is one that
    * this cluster has not come to; then watch anew. 0: from the present state.
    *
@@ -425,8 +425,8 @@ export enum WatchWorkloadsResponse_Kind {
   PUT = 0,
 
   /**
-   * It is gone, or the filter no longer lets it through; namespace, name and uid are set, and in `status.replicas` those that may
-   * still run on lost nodes.
+   * The workload is gone, or no longer matches the filter. Namespace, name and uid are set; `status.replicas` has the replicas
+   * that may still run on lost nodes.
    *
    * @generated from enum value: DELETED = 1;
    */
@@ -1580,8 +1580,8 @@ export const CoordinatorService: GenService<{
     output: typeof WorkloadSchema;
   },
   /**
-   * Deletes the workload: TERMINATING until every node that is not lost has confirmed the end of its replicas. What may still run
-   * on lost nodes then is told by the DELETED item of WatchWorkloads and by the event WorkloadDeleted.
+   * Deletes the workload: TERMINATING until every node that is not lost has confirmed the end of its replicas. The DELETED item of
+   * WatchWorkloads and the event WorkloadDeleted name the replicas that may still run on lost nodes.
    *
    * @generated from rpc cloudless.api.CoordinatorService.DeleteWorkload
    */
@@ -1607,10 +1607,10 @@ export const CoordinatorService: GenService<{
     output: typeof ListWorkloadsResponseSchema;
   },
   /**
-   * First the present state of each workload, then a SYNCED item, then the new state of each workload that changes. The watch is of
-   * states: a workload that changes faster than the client reads, or several times before a watch is resumed, is sent in its newest
-   * state only (`generation` tells how many changes of the spec lie between). A deletion is always sent. WatchEvents has every
-   * change, also from an `after_revision`. Items carry replicas and versions, as Get does.
+   * First the present state of each workload, then a SYNCED item, then the new state of each workload that changes. A watch sends
+   * states, not changes: when a workload changes faster than the client reads, or several times before the watch is resumed, only
+   * its newest state is sent (`generation` shows how often the spec has changed). A deletion is always sent. WatchEvents sends
+   * every change, also after an `after_revision`. Items carry replicas and versions, as Get does.
    *
    * @generated from rpc cloudless.api.CoordinatorService.WatchWorkloads
    */

@@ -412,7 +412,7 @@ export type WatchEventsRequest = Message<"cloudless.api.WatchEventsRequest"> & {
   nodeId: string;
 
   /**
-   * Only events after this id; empty: only new ones. OUT_OF_RANGE when an event after it, of one of the categories, was removed.
+   * Only events after this id; empty: only new events. OUT_OF_RANGE when a later event of the requested categories was removed.
    *
    * @generated from field: string after_id = 4;
    */

@@ -95,8 +95,8 @@ export type StreamLogsRequest = Message<"cloudless.api.StreamLogsRequest"> & {
   after: LogPosition[];
 
   /**
-   * Above 0: lines that are there at the same time may come together as `LogEntry.batch`, in at most about this many bytes. Costs a
-   * small part of what single entries cost; for programs that decode LogBatch. 0: every entry is one line.
+   * Above 0: several lines may come in one entry, as `LogEntry.batch`, of at most about this many bytes. This takes much less CPU
+   * time than single lines, and needs a client that decodes LogBatch. 0: every entry is one line.
    *
    * @generated from field: int32 max_batch_bytes = 11;
    */
@@ -195,8 +195,8 @@ export type LogEntry = Message<"cloudless.api.LogEntry"> & {
   position?: bigint | undefined;
 
   /**
-   * Several lines of this container, as an encoded LogBatch; only when `max_batch_bytes` asks for batches. Bytes, so that what lies
-   * between the node and the reader need not decode them. `sequence` and `time` are those of the first line; `stream`, `line`,
+   * Several lines of this container, as an encoded LogBatch; only when `max_batch_bytes` asks for batches. Bytes, so that the
+   * coordinator can pass lines on without decoding them. `sequence` and `time` are those of the first line; `stream`, `line`,
    * `raw` and `partial` are empty.
    *
    * @generated from field: optional bytes batch = 10;
@@ -204,15 +204,14 @@ export type LogEntry = Message<"cloudless.api.LogEntry"> & {
   batch?: Uint8Array | undefined;
 
   /**
-   * Of the last line in `batch`; only beside it.
+   * Sequence number of the last line in `batch`.
    *
    * @generated from field: optional int64 last_sequence = 11;
    */
   lastSequence?: bigint | undefined;
 
   /**
-   * Only with sequence 0: lines of this container that the stream lacks, because they were removed by rotation before they were
-   * read.
+   * Only with sequence 0: lines of this container that are missing, because log rotation removed them before they were read.
    *
    * @generated from field: cloudless.api.SkippedLines skipped = 12;
    */
@@ -227,7 +226,7 @@ export const LogEntrySchema: GenMessage<LogEntry> = /*@__PURE__*/
   messageDesc(file_cloudless_api_logs, 2);
 
 /**
- * The lines of LogEntry.batch, in order. Their container_id and replica_id are empty: those of the LogEntry hold.
+ * The lines of LogEntry.batch, in order. Their container_id and replica_id are empty: they are those of the LogEntry.
  *
  * @generated from message cloudless.api.LogBatch
  */
@@ -262,7 +261,7 @@ export type SkippedLines = Message<"cloudless.api.SkippedLines"> & {
   lastSequence: bigint;
 
   /**
-   * What they took in the log files of the node, with time and sequence number; absent when not known.
+   * Bytes that the lines took in the log files of the node, with time and sequence number; absent when not known.
    *
    * @generated from field: optional int64 bytes = 3;
    */
@@ -512,7 +511,7 @@ export type ContainerStatus = Message<"cloudless.api.ContainerStatus"> & {
   ip: string;
 
   /**
-   * The id under which the container runtime has it, as `ctr` and `crictl` print it. Empty for a process.
+   * Id of the container in its runtime, as `ctr` and `crictl` print it. Empty for a process.
    *
    * @generated from field: string runtime_id = 20;
    */
@@ -526,21 +525,21 @@ export type ContainerStatus = Message<"cloudless.api.ContainerStatus"> & {
   imageDigest: string;
 
   /**
-   * As its workload asks for it; empty for a process.
+   * The image as the workload names it; empty for a process.
    *
    * @generated from field: string image = 22;
    */
   image: string;
 
   /**
-   * Command and arguments as its workload asks for them; empty: those of the image.
+   * Command and arguments as the workload gives them; empty: those of the image.
    *
    * @generated from field: repeated string command = 23;
    */
   command: string[];
 
   /**
-   * Where its declared ports are reached, while it runs.
+   * Addresses of its declared ports, while it runs.
    *
    * @generated from field: repeated cloudless.api.Endpoint endpoints = 24;
    */

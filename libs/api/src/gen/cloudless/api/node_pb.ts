@@ -288,8 +288,8 @@ export enum Condition_Type {
   QUARANTINED = 4,
 
   /**
-   * The node's container runtime has not answered for 5 s: no new container is placed there, and one that had not been started
-   * there for 10 s goes elsewhere. What runs stays.
+   * The node's container runtime has not answered for 5 s: no new container is placed on the node, and a container that was not
+   * started after 10 s is replaced elsewhere. Running containers stay.
    *
    * @generated from enum value: CONTAINER_RUNTIME_UNAVAILABLE = 5;
    */

@@ -847,7 +847,7 @@ export type OpenTunnel = Message<"cloudless.api.OpenTunnel"> & {
   } | { case: undefined; value?: undefined };
 
   /**
-   * The coordinator joins a result of `exec` that comes in several frames. An agent that does not know this sends one frame.
+   * The coordinator accepts a result of `exec` in several frames. An agent that does not know this field sends one frame.
    *
    * @generated from field: bool exec_in_pieces = 20;
    */
@@ -999,7 +999,7 @@ export const TunnelFrameSchema: GenMessage<TunnelFrame> = /*@__PURE__*/
   messageDesc(file_cloudless_api_session, 19);
 
 /**
- * What the logs of a LogChannel say or are told at the same time, in order; at most 256.
+ * Frames of the logs of a LogChannel, in order; at most 256.
  *
  * @generated from message cloudless.api.LogChannelFrames
  */
@@ -1018,13 +1018,13 @@ export const LogChannelFramesSchema: GenMessage<LogChannelFrames> = /*@__PURE__*
   messageDesc(file_cloudless_api_session, 20);
 
 /**
- * What one log of a LogChannel says or is told.
+ * A frame of one log of a LogChannel.
  *
  * @generated from message cloudless.api.LogChannelFrame
  */
 export type LogChannelFrame = Message<"cloudless.api.LogChannelFrame"> & {
   /**
-   * The coordinator's number for the log; a tunnel uses none twice.
+   * Number of the log, chosen by the coordinator; used once in a tunnel.
    *
    * @generated from field: int64 log_id = 1;
    */
@@ -1035,7 +1035,7 @@ export type LogChannelFrame = Message<"cloudless.api.LogChannelFrame"> & {
    */
   frame: {
     /**
-     * From the coordinator, within the window: begins the log.
+     * From the coordinator: begins the log. Counts against the window of the tunnel.
      *
      * @generated from field: cloudless.api.StreamLogsRequest open = 2;
      */
@@ -1043,7 +1043,7 @@ export type LogChannelFrame = Message<"cloudless.api.LogChannelFrame"> & {
     case: "open";
   } | {
     /**
-     * From the coordinator, within the window: so many more bytes of entries may be sent, beside those granted before.
+     * From the coordinator: grants this many further bytes of entries. Counts against the window of the tunnel.
      *
      * @generated from field: int64 window = 3;
      */
@@ -1051,7 +1051,7 @@ export type LogChannelFrame = Message<"cloudless.api.LogChannelFrame"> & {
     case: "window";
   } | {
     /**
-     * From the coordinator, within the window: nobody reads the log any more. It needs no answer.
+     * From the coordinator: the log has no reader any more. Needs no answer. Counts against the window of the tunnel.
      *
      * @generated from field: cloudless.api.TunnelEnd close = 4;
      */
@@ -1067,7 +1067,7 @@ export type LogChannelFrame = Message<"cloudless.api.LogChannelFrame"> & {
     case: "entry";
   } | {
     /**
-     * From the agent, the last of this log: it failed.
+     * From the agent, the last frame of a log that failed.
      *
      * @generated from field: cloudless.api.TunnelError error = 6;
      */
@@ -1075,7 +1075,7 @@ export type LogChannelFrame = Message<"cloudless.api.LogChannelFrame"> & {
     case: "error";
   } | {
     /**
-     * From the agent, the last of this log: all has been said.
+     * From the agent, the last frame of a log that is complete.
      *
      * @generated from field: cloudless.api.TunnelEnd end = 7;
      */

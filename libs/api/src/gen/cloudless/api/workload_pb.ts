@@ -63,8 +63,8 @@ export type Workload = Message<"cloudless.api.Workload"> & {
   createdAt?: Timestamp | undefined;
 
   /**
-   * Set once deletion was asked for; the workload is TERMINATING until every node that is not lost has confirmed. After that the
-   * workload is NOT_FOUND, also when replicas may still run on lost nodes: see ReplicaStatus.may_still_run.
+   * Set once deletion is requested; the workload is TERMINATING until every node that is not lost has confirmed. After that the
+   * workload is NOT_FOUND, even when replicas may still run on lost nodes: see ReplicaStatus.may_still_run.
    *
    * @generated from field: google.protobuf.Timestamp deletion_requested_at = 8;
    */
@@ -253,25 +253,24 @@ export type WorkloadSpec = Message<"cloudless.api.WorkloadSpec"> & {
   restartedAt?: Timestamp | undefined;
 
   /**
-   * An init process is the first process of the container: orphans become its children, and it reaps them when they end. The
-   * workload's own process is then not process 1, so signals that it does not handle end it. Default true where the node can;
-   * written out as true it needs a node that can. False: the workload's own process is process 1, as some images demand.
-   * Needs a container.
+   * Runs an init process as the first process of the container, which adopts orphans and reaps them. The workload's own process is
+   * then not process 1, so signals that it does not handle end it. Default: true where the node supports it; an explicit true needs
+   * such a node. False: the workload's own process is process 1, as some images demand. Needs a container.
    *
    * @generated from field: optional bool init = 29;
    */
   init?: boolean | undefined;
 
   /**
-   * Size of /dev/shm, empty at each start; what is in it counts as memory of the container. 0: as the node's container runtime
-   * has it, usually 64 MiB. Needs a container.
+   * Size of /dev/shm, which is empty at each start and counts as memory of the container. 0: the default of the node's container
+   * runtime, usually 64 MiB. Needs a container.
    *
    * @generated from field: int64 shm_size_bytes = 30;
    */
   shmSizeBytes: bigint;
 
   /**
-   * Limits of each process; what is not named is as the node's container runtime has it. Needs a container.
+   * Limits of each process; others have the defaults of the node's container runtime. Needs a container.
    *
    * @generated from field: repeated cloudless.api.Ulimit ulimits = 31;
    */
@@ -279,7 +278,7 @@ export type WorkloadSpec = Message<"cloudless.api.WorkloadSpec"> & {
 
   /**
    * Kernel parameters of the container's own network and of its own inter-process communication, such as
-   * `net.ipv4.tcp_keepalive_time`. Those that Kubernetes calls safe are accepted on every node, others need a node whose agent
+   * `net.ipv4.tcp_keepalive_time`. Every node accepts the parameters that Kubernetes calls safe; others need a node whose agent
    * allows them (`--allow-sysctl`). Needs a container.
    *
    * @generated from field: map<string, string> sysctls = 32;
@@ -338,7 +337,7 @@ export type Ulimit = Message<"cloudless.api.Ulimit"> & {
   name: string;
 
   /**
-   * What holds; a process may raise it up to `hard`. -1: no limit.
+   * The limit in force; a process may raise it up to `hard`. -1: no limit.
    *
    * @generated from field: int64 soft = 2;
    */
@@ -380,7 +379,7 @@ export type Device = Message<"cloudless.api.Device"> & {
   containerPath: string;
 
   /**
-   * Any of `r` (read), `w` (write) and `m` (make device files of it). Default `rwm`.
+   * Any of `r` (read), `w` (write) and `m` (create device files), in this order. Default `rwm`.
    *
    * @generated from field: string permissions = 3;
    */
@@ -1531,22 +1530,22 @@ export type SecurityContext = Message<"cloudless.api.SecurityContext"> & {
   runtimeClass: string;
 
   /**
-   * Name of a user in the image's own list of users, such as `nginx`; in place of run_as_user. Whether a name is root only the image
-   * knows, so run_as_non_root wants a number.
+   * Name of a user of the image, such as `nginx`; instead of run_as_user. Not with run_as_non_root, because only the image knows
+   * whether a name is root.
    *
    * @generated from field: string user = 20;
    */
   user: string;
 
   /**
-   * Ids of groups that the processes have beside their own and those that the image gives their user.
+   * Ids of further groups of the processes, beside their own and those of their user in the image.
    *
    * @generated from field: repeated int64 supplemental_groups = 21;
    */
   supplementalGroups: bigint[];
 
   /**
-   * Id of a group that the processes have, and that empty directories and what is made in them belong to.
+   * Id of a further group of the processes, which also owns empty directories and the files made in them.
    *
    * @generated from field: optional int64 fs_group = 22;
    */
@@ -1624,8 +1623,8 @@ export const VolumeSchema: GenMessage<Volume> = /*@__PURE__*/
  */
 export type Volume_EmptyDir = Message<"cloudless.api.Volume.EmptyDir"> & {
   /**
-   * With medium MEMORY. Default (0): the container's memory limit, and without one half of the node's memory. With medium DISK
-   * refused with UNIMPLEMENTED.
+   * Only with medium MEMORY; with DISK refused with UNIMPLEMENTED. Default (0): the container's memory limit, or half of the
+   * node's memory without a limit.
    *
    * @generated from field: int64 size_limit_bytes = 1;
    */
@@ -1656,7 +1655,7 @@ export enum Volume_EmptyDir_Medium {
   DISK = 0,
 
   /**
-   * The node's memory: what is in it counts as memory of the container.
+   * The node's memory: the files count as memory of the container.
    *
    * @generated from enum value: MEMORY = 1;
    */
@@ -1736,8 +1735,8 @@ export type Network = Message<"cloudless.api.Network"> & {
   dnsServers: string[];
 
   /**
-   * Names that the container resolves by its own /etc/hosts, beside localhost and its host name. A volume mounted at exactly
-   * /etc/hosts takes the place of that file, and is refused together with these.
+   * Further names in the container's own /etc/hosts, beside localhost and its host name. Refused together with a volume that is
+   * mounted at exactly /etc/hosts, which takes the place of that file.
    *
    * @generated from field: repeated cloudless.api.ExtraHost extra_hosts = 40;
    */
@@ -1798,7 +1797,7 @@ export type ImagePull = Message<"cloudless.api.ImagePull"> & {
   secret: string;
 
   /**
-   * Platform of the image, such as `linux/amd64` or `linux/arm64`: only nodes of that platform are taken. Default: that of the node.
+   * Platform of the image, such as `linux/amd64` or `linux/arm64`: replicas run only on nodes of that platform. Default: any node.
    *
    * @generated from field: string platform = 20;
    */
@@ -2411,8 +2410,8 @@ export type ReplicaStatus = Message<"cloudless.api.ReplicaStatus"> & {
   imagePull?: ImagePullStatus | undefined;
 
   /**
-   * The replica was given up when its node was lost, and may still run there. The coordinator remembers that for 30 days, also
-   * after the workload was deleted, and orders the stop when the node returns.
+   * The replica was given up when its node was lost, and may still run there. The coordinator remembers it for 30 days, even after
+   * the workload was deleted, and orders the stop when the node returns.
    *
    * @generated from field: bool may_still_run = 20;
    */
@@ -2489,7 +2488,7 @@ export const ReplicaStatus_PhaseSchema: GenEnum<ReplicaStatus_Phase> = /*@__PURE
   enumDesc(file_cloudless_api_workload, 27, 0);
 
 /**
- * What a container runtime told of a container when it was started.
+ * What a container runtime reported when it started a container.
  *
  * @generated from message cloudless.api.ContainerFacts
  */
@@ -2567,7 +2566,7 @@ export type ImagePullStatus = Message<"cloudless.api.ImagePullStatus"> & {
   took?: Duration | undefined;
 
   /**
-   * Size on the node, once it is there; 0 when it is not known. Container runtimes do not tell how much has come so far.
+   * Size on the node after the pull; 0 when not known. Container runtimes do not report the bytes pulled so far.
    *
    * @generated from field: int64 size_bytes = 5;
    */

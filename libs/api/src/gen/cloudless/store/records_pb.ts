@@ -879,13 +879,13 @@ export const DrainRecordSchema: GenMessage<DrainRecord> = /*@__PURE__*/
   messageDesc(file_cloudless_store_records, 13);
 
 /**
- * /removed/events: which events are no longer kept. A watch that begins before one of them would miss it.
+ * /removed/events: the newest removed events, so that a watch which would miss one is refused.
  *
  * @generated from message cloudless.store.RemovedEventsRecord
  */
 export type RemovedEventsRecord = Message<"cloudless.store.RemovedEventsRecord"> & {
   /**
-   * Id of the newest event that was removed, by category (the number of Event.Category). Absent: none of that category.
+   * Id of the newest removed event by category (the number of Event.Category). Absent: none was removed.
    *
    * @generated from field: map<int32, string> newest_by_category = 1;
    */
@@ -900,7 +900,7 @@ export const RemovedEventsRecordSchema: GenMessage<RemovedEventsRecord> = /*@__P
   messageDesc(file_cloudless_store_records, 14);
 
 /**
- * /request/<id>: the result of a request, kept for an hour, or until newer results exceed the bytes that all of them may take.
+ * /request/<id>: the result of a request, kept for an hour, or for less when all results exceed their bound in bytes.
  *
  * @generated from message cloudless.store.RequestRecord
  */

@@ -1,17 +1,16 @@
 import { CloudlessError } from '@cloudless/base';
 
 /**
- * How many changes of one object wait at most. At about 5 ms for a commit the last of them is
- * reached within 5 s, well before the deadline of its call.
+ * Changes of one object that run or wait. At about 5 ms for a commit the last one begins within
+ * 5 s, well before the deadline of its call.
  */
 const MAX_WAITING = 1_000;
 
 /**
- * Runs the changes of one object one after the other, in the order of the calls: two callers never
- * plan on the same state, so neither refuses the other. Changes of different objects run side by
- * side.
+ * Runs the changes of one object one at a time, in the order of the calls, and changes of different
+ * objects concurrently. No two callers plan on the same state, so no change conflicts with another.
  */
-export class Turns {
+export class KeyedMutex {
   private readonly lines = new Map<string, { last: Promise<unknown>; waiting: number }>();
 
   /** @param maxWaiting - Changes of one object that run or wait; one more is refused. */
@@ -26,7 +25,7 @@ export class Turns {
    * Runs `work` after all earlier work of the same object has ended, whether or not that succeeded.
    * @param object - Names the object, also in the error: `workload "default/web"`.
    * @returns The outcome of `work`.
-   * @throws kind `exhausted` when too many wait already.
+   * @throws kind `exhausted` when too many changes of the object wait.
    */
   async run<Result>(object: string, work: () => Promise<Result>): Promise<Result> {
     const line = this.lines.get(object) ?? { last: Promise.resolve(), waiting: 0 };

@@ -1,18 +1,18 @@
 import { CloudlessError } from '@cloudless/base';
 
 /**
- * Who asks: the connection a call came in on. Calls that came in on none, as inside of one process, are one client.
- * Not a principal: while the cluster has no identities, connections are all that tells clients apart.
+ * The connection of a call. Calls without a connection, made within one process, count as one
+ * client. Without identities, connections are all that distinguishes clients.
  */
 export type Client = object | undefined;
 
-/** What may be open of one kind of stream. */
+/** How many streams of one kind may be open. */
 export interface ShareLimits {
   /** To one node, of all clients together. */
   readonly perNode: number;
-  /** To one node, of one client: less, so that a client that takes all it may leaves room for others. */
+  /** To one node, of one client: fewer than `perNode`, so that one client leaves room for others. */
   readonly perClient: number;
-  /** As a refusal names the streams: `logs`. */
+  /** Names the streams in refusals: `logs`. */
   readonly noun: string;
 }
 
@@ -22,7 +22,7 @@ interface NodeStreams {
 }
 
 /** Counts the open streams of one kind, by node and client. */
-export class StreamShares {
+export class NodeStreamShares {
   private readonly byNode = new Map<string, NodeStreams>();
 
   constructor(private readonly limits: ShareLimits) {}

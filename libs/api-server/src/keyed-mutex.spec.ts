@@ -1,6 +1,6 @@
 import { errorKindOf } from '@cloudless/base';
 import { settle } from '@cloudless/base/testing';
-import { Turns } from './turns.js';
+import { KeyedMutex } from './keyed-mutex.js';
 
 /** Work that ends when the test says so. */
 function openWork(log: string[], name: string) {
@@ -15,12 +15,12 @@ function openWork(log: string[], name: string) {
   return { work, end };
 }
 
-describe('Turns', () => {
-  it('runs the work of one object one after the other, in the order of the calls, and that of others beside it', async () => {
-    const turns = new Turns();
+describe('KeyedMutex', () => {
+  it('runs the work of one object one at a time, in the order of the calls, and work of other objects concurrently', async () => {
+    const mutex = new KeyedMutex();
     const log: string[] = [];
     const [a, b, other] = ['a', 'b', 'other'].map((name) => openWork(log, name));
-    const calls = [turns.run('web', a!.work), turns.run('web', b!.work), turns.run('job', other!.work)];
+    const calls = [mutex.run('web', a!.work), mutex.run('web', b!.work), mutex.run('job', other!.work)];
     await settle();
     expect(log).toEqual(['a begins', 'other begins']);
     for (const { end } of [b!, a!, other!]) end();
@@ -28,21 +28,21 @@ describe('Turns', () => {
     expect(log.filter((line) => !line.startsWith('other'))).toEqual(['a begins', 'a ends', 'b begins', 'b ends']);
   });
 
-  it('goes on after work that failed, and forgets an object that nobody changes', async () => {
-    const turns = new Turns();
-    const failing = turns.run('web', () => Promise.reject(new Error('refused')));
-    const next = turns.run('web', async () => 'done');
+  it('continues after work that failed, and forgets an object without work', async () => {
+    const mutex = new KeyedMutex();
+    const failing = mutex.run('web', () => Promise.reject(new Error('refused')));
+    const next = mutex.run('web', async () => 'done');
     await expect(failing).rejects.toThrow('refused');
     expect(await next).toBe('done');
     await settle();
-    expect(turns.size).toBe(0);
+    expect(mutex.size).toBe(0);
   });
 
-  it('refuses more callers of one object than it has room for', async () => {
-    const turns = new Turns(2);
+  it('refuses a call when too many wait for the same object', async () => {
+    const mutex = new KeyedMutex(2);
     const first = openWork([], 'first');
-    const calls = [turns.run('web', first.work), turns.run('web', async () => 'second')];
-    const third = await turns.run('web', async () => 'third').catch((reason: unknown) => reason);
+    const calls = [mutex.run('web', first.work), mutex.run('web', async () => 'second')];
+    const third = await mutex.run('web', async () => 'third').catch((reason: unknown) => reason);
     expect([errorKindOf(third), String(third)]).toEqual([
       'exhausted',
       'CloudlessError: 2 changes of web wait already; try again later',

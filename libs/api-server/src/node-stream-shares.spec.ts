@@ -1,11 +1,11 @@
-import { StreamShares } from './stream-shares.js';
+import { NodeStreamShares } from './node-stream-shares.js';
 
 const someone = {};
 const another = {};
 
-describe('shares of streams', () => {
-  it('leave room for other clients when one has all it may have', () => {
-    const shares = new StreamShares({ perNode: 3, perClient: 2, noun: 'logs' });
+describe('NodeStreamShares', () => {
+  it('leaves room for other clients when one client has reached its limit', () => {
+    const shares = new NodeStreamShares({ perNode: 3, perClient: 2, noun: 'logs' });
     shares.take('node-1', someone);
     shares.take('node-1', someone);
     expect(() => shares.take('node-1', someone)).toThrow('this client has 2 logs of node "node-1" open; close some first');
@@ -13,15 +13,15 @@ describe('shares of streams', () => {
     expect(() => shares.take('node-1', another)).toThrow('3 logs of node "node-1" are open; close some first');
   });
 
-  it('count each node for itself', () => {
-    const shares = new StreamShares({ perNode: 1, perClient: 1, noun: 'logs' });
+  it('counts the streams of each node separately', () => {
+    const shares = new NodeStreamShares({ perNode: 1, perClient: 1, noun: 'logs' });
     shares.take('node-1', someone);
     shares.take('node-2', someone);
     expect(() => shares.take('node-2', another)).toThrow('are open');
   });
 
-  it('are free again when they are given back, once however often that is said', () => {
-    const shares = new StreamShares({ perNode: 2, perClient: 2, noun: 'logs' });
+  it('frees a place once, however often the place is given back', () => {
+    const shares = new NodeStreamShares({ perNode: 2, perClient: 2, noun: 'logs' });
     const giveBack = shares.take('node-1', undefined);
     shares.take('node-1', undefined);
     giveBack();
