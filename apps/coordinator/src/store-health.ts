@@ -30,7 +30,7 @@ export class StoreHealth {
   /** Called by the store. A lost data file does not end the process: what it still reads may exist nowhere else. */
   readonly noteFault = (fault: StorageFault): void => {
     this.fault = fault;
-    if (fault.lost === 'lock') this.noteEnd(fault);
+    if (fault.lost !== 'dataFile') this.noteEnd(fault);
   };
 
   /** Called when the leadership is lost or the store is out of service. Only the first call counts. */

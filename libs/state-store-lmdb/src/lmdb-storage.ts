@@ -127,7 +127,7 @@ export class LmdbStorage implements Storage, StorageReader {
     const found = readHead(this.tables);
     if (this.expected.some((head) => isSameHead(head, found))) return undefined;
     this.overwritten = new StorageFault(
-      'dataFile',
+      'content',
       `${this.file} is no longer as this process has written it: another program has written to it; writes are refused`,
     );
     return this.overwritten;

@@ -85,7 +85,7 @@ describe('a store in use, once', () => {
         kind: 'unavailable',
         message: expect.stringContaining(`${file} is no longer as this process has written it`) as string,
       });
-      expect(faults.map((fault) => fault.lost)).toEqual(['dataFile']);
+      expect(faults.map((fault) => fault.lost)).toEqual(['content']);
       await store.close();
       const again = await openLmdbStateStore({ directory, clock });
       expect((await again.range({ prefix: '' })).entries.map(({ key }) => key)).toEqual(['before']);
@@ -95,7 +95,7 @@ describe('a store in use, once', () => {
     it('says so at the next look without any write', async () => {
       const { clock, store, faults } = await anOverwrittenStore();
       await clock.advance(1_000);
-      expect(faults.map((fault) => fault.lost)).toEqual(['dataFile']);
+      expect(faults.map((fault) => fault.lost)).toEqual(['content']);
       await store.close();
     });
   });
