@@ -19,7 +19,8 @@ const child = spawn(
   ],
   {
     cwd: root,
-    stdio: 'inherit',
+    // The cluster ends when the channel closes, also when we are killed.
+    stdio: ['inherit', 'inherit', 'inherit', 'ipc'],
   },
 );
 // Ctrl-C reaches the whole foreground group; the cluster shuts down in good order and we wait for it.

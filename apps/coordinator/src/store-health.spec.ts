@@ -2,7 +2,11 @@ import { CloudlessError } from '@cloudless/base';
 import { StorageFault } from '@cloudless/state-store';
 import { StoreHealth } from './store-health.js';
 
-const FAULT = { dataFile: new StorageFault('dataFile', 'file gone'), lock: new StorageFault('lock', 'lock gone') };
+const FAULT = {
+  dataFile: new StorageFault('dataFile', 'file gone'),
+  lock: new StorageFault('lock', 'lock gone'),
+  content: new StorageFault('content', 'file overwritten'),
+};
 const OUT_OF_SERVICE = new CloudlessError('unavailable', 'out of service');
 
 /** Whether the process is to end, as of now. */
@@ -39,6 +43,13 @@ describe('StoreHealth', () => {
       act: (health: StoreHealth) => health.noteFault(FAULT.lock),
       health: { ok: false, reasons: ['lock gone'] },
       notReady: ['lock gone'],
+      ended: true,
+    },
+    {
+      name: 'the data file is overwritten',
+      act: (health: StoreHealth) => health.noteFault(FAULT.content),
+      health: { ok: false, reasons: ['file overwritten'] },
+      notReady: ['file overwritten'],
       ended: true,
     },
     {

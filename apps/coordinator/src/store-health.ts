@@ -33,7 +33,7 @@ export class StoreHealth {
    */
   readonly noteFault = (fault: StorageFault): void => {
     this.fault = fault;
-    if (fault.lost === 'lock') this.noteEnd(fault);
+    if (fault.lost !== 'dataFile') this.noteEnd(fault);
   };
 
   /** Called when the leadership is lost or the store is out of service. Only the first call counts. */

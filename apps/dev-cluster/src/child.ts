@@ -4,6 +4,7 @@ import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import { CloudlessError } from '@cloudless/base';
 import { systemClock } from '@cloudless/system';
+import type { Guard } from './guard.js';
 
 /** The programs that make up a cluster. */
 export type Program = 'coordinator' | 'agent' | 'cloudlessctl';
@@ -18,6 +19,19 @@ export function commandOf(program: Program): readonly string[] {
 /** What a program said when it was ready: the fields of that log line. */
 export type ReadyFields = Readonly<Record<string, unknown>>;
 
+/** What runs, and how it ends. */
+export interface ChildOptions {
+  readonly name: string;
+  readonly program: Program;
+  readonly args: readonly string[];
+  readonly logFile: string;
+  readonly readyMessage: string;
+  readonly onLine: (line: string) => void;
+  /** Between SIGTERM and SIGKILL. */
+  readonly graceMs: number;
+  readonly guard: Guard;
+}
+
 /** A running program of the cluster. Its log goes to a file, and to `onLine` where given. */
 export class Child {
   /** Resolves when it has ended. */
@@ -25,15 +39,13 @@ export class Child {
   private lastLines: string[] = [];
 
   private constructor(
-    options: {
-      readonly name: string;
-      readonly logFile: string;
-      readonly readyMessage: string;
-      readonly onLine: (line: string) => void;
-    },
+    private readonly options: ChildOptions,
     private readonly process: ChildProcess,
   ) {
     this.exited = new Promise((resolve) => process.once('close', () => resolve()));
+    const { guard, name, program, graceMs } = options;
+    guard.started(name, { pid: process.pid, stage: program === 'coordinator' ? 2 : 1, graceMs });
+    void this.exited.then(() => guard.ended(name));
     const file = createWriteStream(options.logFile, { flags: 'a', mode: 0o600 });
     void this.exited.then(() => file.end());
     this.ready = new Promise<ReadyFields>((resolve, reject) => {
@@ -60,14 +72,7 @@ export class Child {
   readonly ready: Promise<ReadyFields>;
 
   /** Starts a program. */
-  static start(options: {
-    readonly name: string;
-    readonly program: Program;
-    readonly args: readonly string[];
-    readonly logFile: string;
-    readonly readyMessage: string;
-    readonly onLine: (line: string) => void;
-  }): Child {
+  static start(options: ChildOptions): Child {
     const [executable = process.execPath, ...before] = commandOf(options.program);
     // A group of its own: Ctrl-C reaches us alone, and we end the children in good order.
     const spawned = spawn(executable, [...before, ...options.args], { stdio: ['ignore', 'pipe', 'pipe'], detached: true });
@@ -78,8 +83,10 @@ export class Child {
     return this.process.pid;
   }
 
-  /** SIGTERM, and SIGKILL when it has not ended after `graceMs`. */
-  async stop(graceMs: number): Promise<void> {
+  /** SIGTERM, and SIGKILL when it has not ended after the grace. */
+  async stop(): Promise<void> {
+    const { guard, name, graceMs } = this.options;
+    guard.stopping(name);
     this.process.kill('SIGTERM');
     const timer = systemClock.setTimer(graceMs, () => this.process.kill('SIGKILL'));
     await this.exited;

@@ -2,6 +2,7 @@ import { join } from 'node:path';
 import { CloudlessError, errorMessageOf, StoppedError } from '@cloudless/base';
 import { makeDirectory } from '@cloudless/system';
 import { Child, type ReadyFields } from './child.js';
+import type { Guard } from './guard.js';
 
 /** How a development cluster is laid out. Port 0 lets the system choose. */
 export interface DevClusterOptions {
@@ -20,6 +21,7 @@ export interface DevClusterOptions {
   readonly onLine: (name: string, line: string) => void;
   /** Called when an agent has ended by itself and is started again, as a service manager would. */
   readonly onRestart: (name: string) => void;
+  readonly guard: Guard;
 }
 
 /** A coordinator and its agents, all on this machine. */
@@ -67,6 +69,8 @@ export async function startDevCluster(options: DevClusterOptions, signal: AbortS
       logFile: join(options.dataDir, `${name}.log`),
       readyMessage: `${program} ready`,
       onLine: (line) => options.onLine(name, line),
+      graceMs: program === 'agent' ? AGENT_GRACE_MS : COORDINATOR_GRACE_MS,
+      guard: options.guard,
     });
     children.set(name, child);
     const ready = await child.ready.catch((reason: unknown) => {
@@ -85,8 +89,8 @@ export async function startDevCluster(options: DevClusterOptions, signal: AbortS
   const stop = async (): Promise<void> => {
     stopping = true;
     const agents = [...children].filter(([name]) => name !== COORDINATOR);
-    await Promise.all(agents.map(([, agent]) => agent.stop(AGENT_GRACE_MS)));
-    await children.get(COORDINATOR)?.stop(COORDINATOR_GRACE_MS);
+    await Promise.all(agents.map(([, agent]) => agent.stop()));
+    await children.get(COORDINATOR)?.stop();
   };
   const startAll = async (): Promise<DevCluster> => {
     await makeDirectory(options.dataDir, 0o700);

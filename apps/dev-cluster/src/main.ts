@@ -6,8 +6,10 @@ import { errorFields, errorMessageOf, StoppedError } from '@cloudless/base';
 import { endBySignal } from '@cloudless/system';
 import { Command, CommanderError, InvalidArgumentError, Option } from 'commander';
 import pc from 'picocolors';
+import { onBrokenOutput } from './broken-output.js';
 import { runDemo } from './demo.js';
 import { startDevCluster, type DevCluster } from './dev-cluster.js';
+import { Guard, GUARD_COMMAND, runGuard } from './guard.js';
 import { runtimeText } from './runtime-text.js';
 import { CommandLine } from './run-command.js';
 
@@ -34,6 +36,10 @@ interface Flags {
 const write = (text: string): void => void process.stdout.write(text);
 
 async function main(argv: readonly string[]): Promise<number> {
+  if (argv[2] === GUARD_COMMAND) {
+    await runGuard(process.stdin);
+    return 0;
+  }
   const command = new Command('dev-cluster')
     .description('One coordinator and several agents on this machine, in plaintext on loopback.')
     .option('--port <number>', 'port of the API', wholeNumber, 8080)
@@ -59,16 +65,23 @@ async function main(argv: readonly string[]): Promise<number> {
     throw reason;
   }
   const flags = command.opts<Flags>();
-  const starting = new AbortController();
-  const interrupted = new Promise<EndSignal>((resolve) => {
-    for (const signal of END_SIGNALS) process.on(signal, () => resolve(signal));
-  });
-  void interrupted.then(() => starting.abort());
   if (flags.example !== undefined && !existsSync(flags.example)) {
     process.stderr.write(`${pc.red('dev-cluster:')} there is no file ${flags.example}\n`);
     return EXIT_USAGE;
   }
+  const starting = new AbortController();
+  let endWatch = (): void => undefined;
+  const interrupted = new Promise<EndSignal>((resolve) => {
+    for (const signal of END_SIGNALS) process.on(signal, () => resolve(signal));
+    // As a terminal that closes: nobody sees any more what we write, or the program that started us has ended.
+    endWatch = onBrokenOutput(() => resolve('SIGHUP'));
+    process.on('disconnect', () => resolve('SIGHUP'));
+    process.channel?.unref();
+  });
+  void interrupted.then(() => starting.abort());
   const dataDir = flags.dataDir ?? (await mkdtemp(join(tmpdir(), 'cloudless-')));
+  const guard = Guard.start();
+  if (flags.dataDir === undefined) guard.removesAtEnd(dataDir);
   const stopping = new AbortController();
   let cluster: DevCluster | undefined;
   let endSignal: EndSignal | undefined;
@@ -78,13 +91,14 @@ async function main(argv: readonly string[]): Promise<number> {
       {
         ...flags,
         dataDir,
+        guard,
         onRestart: (name) => write(`${pc.yellow(`${name} has ended; it is started again and adopts what it ran`)}\n`),
         onLine: (name, line) => (flags.verbose === true ? write(`${pc.dim(name)} ${line}\n`) : undefined),
       },
       starting.signal,
     );
     describeCluster(cluster, flags);
-    return await Promise.race([show(cluster, flags, interrupted, stopping.signal), cluster.failed]);
+    return await Promise.race([show(cluster, flags, interrupted, { signal: stopping.signal, guard }), cluster.failed]);
   } catch (reason) {
     // A file system that does not answer may block a thread of this process; only the signal ends it then.
     if (cluster === undefined && reason instanceof StoppedError) endSignal = await interrupted;
@@ -98,13 +112,20 @@ async function main(argv: readonly string[]): Promise<number> {
       await cluster.stop();
     }
     if (flags.dataDir === undefined) await rm(dataDir, { recursive: true, force: true });
+    endWatch();
+    await guard.close();
     if (endSignal !== undefined) endBySignal(endSignal);
   }
 }
 
 /** @returns 0 when everything was shown or it stayed until it was told to end, 130 when it was interrupted before. */
-async function show(cluster: DevCluster, flags: Flags, interrupted: Promise<EndSignal>, signal: AbortSignal): Promise<number> {
-  const commands = new CommandLine(cluster.url, write, signal);
+async function show(
+  cluster: DevCluster,
+  flags: Flags,
+  interrupted: Promise<EndSignal>,
+  { signal, guard }: { readonly signal: AbortSignal; readonly guard: Guard },
+): Promise<number> {
+  const commands = new CommandLine(cluster.url, write, signal, guard);
   const work = showExample(cluster, flags, commands);
   work.catch(() => undefined); // an interrupted one has nothing more to say
   const ended = await Promise.race([work, interrupted]);

@@ -2,6 +2,11 @@ import { spawn } from 'node:child_process';
 import pc from 'picocolors';
 import { CloudlessError } from '@cloudless/base';
 import { commandOf } from './child.js';
+import type { Guard } from './guard.js';
+
+/** Its name for the guard: one runs at a time. */
+const COMMAND = 'cloudlessctl';
+const COMMAND_GRACE_MS = 1_000;
 
 /** Runs cloudlessctl against the cluster as a user would, showing the command and what it prints. */
 export class CommandLine {
@@ -10,6 +15,7 @@ export class CommandLine {
     private readonly write: (text: string) => void,
     /** Ends the command that runs. */
     private readonly signal: AbortSignal,
+    private readonly guard: Guard,
   ) {}
 
   /** @throws kind `internal` naming the command, when it does not end with 0. */
@@ -21,6 +27,7 @@ export class CommandLine {
       stdio: ['ignore', 'pipe', 'pipe'],
       signal: this.signal,
     });
+    this.guard.started(COMMAND, { pid: child.pid, stage: 1, graceMs: COMMAND_GRACE_MS });
     let output = '';
     child.stdout.setEncoding('utf8').on('data', (text: string) => {
       output += text;
@@ -30,7 +37,7 @@ export class CommandLine {
     const code = await new Promise<number | null>((resolve, reject) => {
       child.once('error', reject);
       child.once('close', resolve);
-    });
+    }).finally(() => this.guard.ended(COMMAND));
     if (code !== 0) throw new CloudlessError('internal', `"${shown}" ended with ${code ?? 'a signal'}`);
     return output;
   }

@@ -1,18 +1,18 @@
-import type {
-  HistoryWindow,
-  LeaseId,
-  LoggedTransaction,
-  Revision,
-  Storage,
+import {
   StorageFault,
-  StorageReader,
-  StorageWriter,
-  StoredEntry,
-  StoreHead,
+  type HistoryWindow,
+  type LeaseId,
+  type LoggedTransaction,
+  type Revision,
+  type Storage,
+  type StorageReader,
+  type StorageWriter,
+  type StoredEntry,
+  type StoreHead,
 } from '@cloudless/state-store';
 import { LmdbWriter } from './lmdb-writer.js';
 import { isOutOfSpace, mayHaveRoom, noRoomFor } from './lmdb-errors.js';
-import { decodeEntry, decodeLease, decodeSegment, decodeSegmentKey } from './records.js';
+import { decodeEntry, decodeLease, decodeSegment, decodeSegmentKey, type HeadRecord } from './records.js';
 import { readEntry, readHead } from './table-reads.js';
 import { endOfPrefix, type Tables } from './tables.js';
 
@@ -28,6 +28,10 @@ export interface StorageLifetime {
 export class LmdbStorage implements Storage, StorageReader {
   /** Why the last write found no room; every one is refused until there is some, and LMDB is not asked. */
   private fullBecause: unknown;
+  /** The counters of the last commit, and of an attempt since then whose end is not known: the file has one of them. */
+  private expected: readonly HeadRecord[];
+  private isWriting = false;
+  private overwritten: StorageFault | undefined;
 
   /**
    * @param file - The data file of `tables`.
@@ -39,7 +43,9 @@ export class LmdbStorage implements Storage, StorageReader {
     private readonly tables: Tables,
     private readonly window: HistoryWindow,
     private readonly lifetime: StorageLifetime = {},
-  ) {}
+  ) {
+    this.expected = [readHead(tables)];
+  }
 
   read<T>(view: (reader: StorageReader) => T): T {
     return view(this); // LMDB keeps one snapshot during a synchronous call
@@ -48,8 +54,15 @@ export class LmdbStorage implements Storage, StorageReader {
   async write<T>(action: (writer: StorageWriter) => T): Promise<T> {
     if (this.fullBecause !== undefined && !(await mayHaveRoom(this.file))) throw noRoomFor(this.file, this.fullBecause);
     const writer = new LmdbWriter(this.tables, this.window);
+    this.isWriting = true;
     try {
-      const result = await this.tables.root.childTransaction(() => action(writer));
+      const result = await this.tables.root.childTransaction(() => {
+        const before = this.checkedHead();
+        const value = action(writer);
+        this.expected = [before, readHead(this.tables)];
+        return value;
+      });
+      this.expected = this.expected.slice(-1);
       this.tables.root.resetReadTxn(); // reads that follow the acknowledgement must see it
       writer.committed();
       this.fullBecause = undefined;
@@ -58,6 +71,8 @@ export class LmdbStorage implements Storage, StorageReader {
       if (!(await isOutOfSpace(reason, this.file))) throw reason;
       this.fullBecause = reason;
       throw noRoomFor(this.file, reason);
+    } finally {
+      this.isWriting = false;
     }
   }
 
@@ -66,7 +81,10 @@ export class LmdbStorage implements Storage, StorageReader {
   }
 
   fault(): StorageFault | undefined {
-    return this.lifetime.look?.();
+    const fault = this.lifetime.look?.();
+    if (fault !== undefined || this.overwritten !== undefined || this.isWriting) return fault ?? this.overwritten;
+    this.tables.root.resetReadTxn(); // a snapshot that is kept shows nothing new
+    return this.lookAtHead();
   }
 
   async close(): Promise<void> {
@@ -98,6 +116,23 @@ export class LmdbStorage implements Storage, StorageReader {
     }
   }
 
+  private checkedHead(): HeadRecord {
+    const fault = this.lookAtHead();
+    if (fault !== undefined) throw fault;
+    return readHead(this.tables);
+  }
+
+  /** A copy that was written over the file has the same inode, but its own counters. */
+  private lookAtHead(): StorageFault | undefined {
+    const found = readHead(this.tables);
+    if (this.expected.some((head) => isSameHead(head, found))) return undefined;
+    this.overwritten = new StorageFault(
+      'content',
+      `${this.file} is no longer as this process has written it: another program has written to it; writes are refused`,
+    );
+    return this.overwritten;
+  }
+
   /** A segment that begins at or before `after` may end after it. */
   private segmentStart(after: Revision): Buffer {
     const next = Buffer.alloc(8);
@@ -109,4 +144,8 @@ export class LmdbStorage implements Storage, StorageReader {
     });
     return holding ?? next;
   }
+}
+
+function isSameHead(one: HeadRecord, other: HeadRecord): boolean {
+  return one.revision === other.revision && one.proof === other.proof && one.leaseCount === other.leaseCount;
 }

@@ -1,4 +1,4 @@
-import { copyFile, mkdir, readdir, rename, rm } from 'node:fs/promises';
+import { copyFile, mkdir, open, readFile, readdir, rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { ManualClock } from '@cloudless/base/testing';
 import type { StorageFault } from '@cloudless/state-store';
@@ -66,6 +66,38 @@ describe('a store in use, once', () => {
     await clock.advance(1_000);
     expect(faults.map((fault) => fault.lost)).toEqual([lost]);
     await store.close();
+  });
+
+  describe('its file is overwritten in place by an older copy', () => {
+    async function anOverwrittenStore() {
+      const { file, store, ...more } = await aStore();
+      const older = await readFile(file);
+      await store.txn([], [{ put: 'later', value: new Uint8Array() }]);
+      const handle = await open(file, 'r+');
+      await handle.write(older);
+      await handle.close();
+      return { file, store, ...more };
+    }
+
+    it('acknowledges no write, and is opened again as the copy was', async () => {
+      const { directory, clock, file, store, faults } = await anOverwrittenStore();
+      await expect(store.txn([], [{ put: 'after', value: new Uint8Array() }])).rejects.toMatchObject({
+        kind: 'unavailable',
+        message: expect.stringContaining(`${file} is no longer as this process has written it`) as string,
+      });
+      expect(faults.map((fault) => fault.lost)).toEqual(['content']);
+      await store.close();
+      const again = await openLmdbStateStore({ directory, clock });
+      expect((await again.range({ prefix: '' })).entries.map(({ key }) => key)).toEqual(['before']);
+      await again.close();
+    });
+
+    it('says so at the next look without any write', async () => {
+      const { clock, store, faults } = await anOverwrittenStore();
+      await clock.advance(1_000);
+      expect(faults.map((fault) => fault.lost)).toEqual(['content']);
+      await store.close();
+    });
   });
 
   it('its directory is moved away and back, is opened again with all that was acknowledged', async () => {

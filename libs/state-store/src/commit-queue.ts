@@ -68,6 +68,7 @@ export class CommitQueue {
       if (transactions.length > 0) this.options.onCommitted(transactions);
       group.forEach(({ settle }, index) => settle(outcomes[index] ?? { ok: false, reason: this.failure }));
     } catch (reason) {
+      if (this.refuse(group)) return;
       const known = reason instanceof CloudlessError && reason.kind === 'exhausted';
       if (known) this.options.onExhausted();
       const error = known ? reason : this.fail(reason);

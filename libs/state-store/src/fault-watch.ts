@@ -12,6 +12,8 @@ export interface FaultWatchOptions {
   readonly onFault: (fault: StorageFault) => void;
 }
 
+const LOST = { dataFile: 'data file lost', lock: 'lock lost', content: 'data file overwritten' } as const;
+
 /** Checks at intervals, and at each call of `look`, whether a storage still has its files. Keeps the first fault. */
 export class FaultWatch {
   private found: StorageFault | undefined;
@@ -33,8 +35,7 @@ export class FaultWatch {
     if (fault === undefined) return undefined;
     this.found = fault;
     this.stop();
-    const message = fault.lost === 'dataFile' ? 'data file lost: writes are refused' : 'lock lost: writes are refused';
-    this.options.log.error(message, errorFields(fault));
+    this.options.log.error(`${LOST[fault.lost]}: writes are refused`, errorFields(fault));
     this.options.onFault(fault);
     return fault;
   }

@@ -7,10 +7,11 @@ import { CloudlessError } from '@cloudless/base';
 export class StorageFault extends CloudlessError {
   /**
    * @param lost - `dataFile`: it was deleted, moved or replaced, and what this process still reads may exist nowhere
-   *   else. `lock`: the data is in its place, but another process may have opened it.
+   *   else. `lock`: the data is in its place, but another process may have opened it. `content`: another program has
+   *   written to the data file, and what is read here may be a mixture.
    */
   constructor(
-    readonly lost: 'dataFile' | 'lock',
+    readonly lost: 'dataFile' | 'lock' | 'content',
     message: string,
     options?: { readonly cause?: unknown },
   ) {

@@ -30,6 +30,12 @@ const env = (): NodeJS.ProcessEnv => ({ TMPDIR: directory, NO_COLOR: '1' });
 const start = (...more: readonly string[]): Running => Running.start(process.execPath, args(...more), env());
 const runs = (...more: readonly string[]) => runToEnd(process.execPath, args(...more), { env: env() });
 
+const soon = (): Promise<void> => new Promise((resolve) => setTimeout(resolve, 50));
+/** Returns once nothing of the clusters runs any more. */
+async function nothingRuns(): Promise<void> {
+  while (processesUsing(directory).length > 0) await soon();
+}
+
 /** What follows a label in the lines that tell where the cluster is. */
 async function told(cluster: Running, label: string): Promise<string> {
   const line = await cluster.line((text) => text.trim().startsWith(`${label} `));
@@ -137,5 +143,37 @@ describe('the development cluster', () => {
     await expect(cluster.line((line) => line.includes('connecting again'))).rejects.toThrow('ended before');
     expect(await cluster.exited).toBe(130);
     await rm(manifest);
+  });
+
+  it.each(['SIGKILL', 'SIGHUP', 'SIGTERM'] as const)('leaves nothing behind when %s ends it', async (signal) => {
+    const cluster = start(...anyPorts, ...example);
+    await cluster.line((line) => line.startsWith('Ctrl-C'));
+    await cluster.kill(signal);
+    await nothingRuns();
+  });
+
+  it('leaves nothing behind when SIGKILL ends it while it starts', async () => {
+    const cluster = start(...anyPorts);
+    await cluster.line((line) => line.startsWith('Starting'));
+    while (!processesUsing(directory).some((line) => line.includes('--name agent-'))) await soon();
+    await cluster.kill('SIGKILL');
+    await nothingRuns();
+  });
+
+  it('ends when nobody reads its output any more', async () => {
+    const script = '"$@" | sed "/Ctrl-C/q"'; // as `| tee` that Ctrl-C has ended
+    const { stdout } = await runToEnd('sh', ['-c', script, 'sh', process.execPath, ...args(...anyPorts, ...example)], {
+      env: env(),
+    });
+    expect(stdout).toContain('Ctrl-C');
+    await nothingRuns();
+  });
+
+  it('leaves nothing behind when SIGKILL ends the program that started it with a channel', async () => {
+    const launcher = `require('node:child_process').fork(process.argv[1], process.argv.slice(2))`;
+    const parent = Running.start(process.execPath, ['-e', launcher, ...args(...anyPorts)], env());
+    await parent.line((line) => line.startsWith('Ctrl-C'));
+    await parent.kill('SIGKILL');
+    await nothingRuns();
   });
 });

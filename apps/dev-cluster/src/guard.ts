@@ -1,0 +1,138 @@
+import { spawn, type ChildProcess } from 'node:child_process';
+import { readFile, rm } from 'node:fs/promises';
+import { createInterface } from 'node:readline';
+import { fileURLToPath } from 'node:url';
+import { systemClock } from '@cloudless/system';
+
+/** First argument of a dev-cluster program that is the guard of another one. */
+export const GUARD_COMMAND = 'guard';
+
+/** A process of the cluster, as the guard ends it. */
+export interface GuardedProcess {
+  readonly pid: number | undefined;
+  /** Processes of stage 2 are ended once those of stage 1 are gone. */
+  readonly stage: 1 | 2;
+  /** Between SIGTERM and SIGKILL. */
+  readonly graceMs: number;
+}
+
+/** What the dev cluster tells its guard, one JSON object a line. */
+type Notice =
+  | { readonly kind: 'started'; readonly name: string; readonly process: GuardedProcess }
+  | { readonly kind: 'stopping'; readonly name: string }
+  | { readonly kind: 'ended'; readonly name: string }
+  | { readonly kind: 'directory'; readonly path: string };
+
+const LOOK_MS = 50;
+/** The kernel ends a process by SIGKILL within that time, unless a device does not answer. */
+const KILL_MS = 5_000;
+
+/**
+ * A process that outlives the dev cluster and ends its programs when the dev cluster could not: SIGKILL leaves no
+ * time for that. The kernel closes the pipe to the standard input of the guard, whatever ends the dev cluster.
+ */
+export class Guard {
+  private constructor(private readonly child: ChildProcess) {}
+
+  /** Starts the guard in a session of its own, where neither Ctrl-C nor a hang-up of the terminal arrives. */
+  static start(): Guard {
+    const main = import.meta.url.endsWith('.ts') ? './main.ts' : './main.mjs';
+    const entry = fileURLToPath(new URL(main, import.meta.url));
+    const child = spawn(process.execPath, [...process.execArgv, entry, GUARD_COMMAND], {
+      stdio: ['pipe', 'ignore', 'ignore'],
+      detached: true,
+    });
+    // A dev cluster whose guard is gone goes on.
+    for (const source of [child, child.stdin]) source.on('error', () => undefined);
+    return new Guard(child);
+  }
+
+  started(name: string, process: GuardedProcess): void {
+    this.tell({ kind: 'started', name, process });
+  }
+
+  /** The process has been told to end: a second SIGTERM would end it at once, in bad order. */
+  stopping(name: string): void {
+    this.tell({ kind: 'stopping', name });
+  }
+
+  ended(name: string): void {
+    this.tell({ kind: 'ended', name });
+  }
+
+  /** The directory goes with the cluster. */
+  removesAtEnd(path: string): void {
+    this.tell({ kind: 'directory', path });
+  }
+
+  /** Resolves once the guard has found that nothing is left, and has ended. */
+  async close(): Promise<void> {
+    if (this.child.pid === undefined || this.child.exitCode !== null || this.child.signalCode !== null) return;
+    const exited = new Promise<void>((resolve) => this.child.once('close', () => resolve()));
+    this.child.stdin?.end();
+    await exited;
+  }
+
+  private tell(notice: Notice): void {
+    this.child.stdin?.write(`${JSON.stringify(notice)}\n`);
+  }
+}
+
+/** The program of the guard. Returns when the dev cluster has ended and nothing of it is left. */
+export async function runGuard(input: NodeJS.ReadableStream): Promise<void> {
+  const left = new Map<string, GuardedProcess>();
+  const stopping = new Set<string>();
+  const directories: string[] = [];
+  for await (const line of createInterface({ input })) {
+    const notice = parse(line);
+    if (notice?.kind === 'started') left.set(notice.name, notice.process);
+    else if (notice?.kind === 'stopping') stopping.add(notice.name);
+    else if (notice?.kind === 'ended') left.delete(notice.name);
+    else if (notice?.kind === 'directory') directories.push(notice.path);
+  }
+  for (const stage of [1, 2]) {
+    const ofStage = [...left].filter(([, process]) => process.stage === stage);
+    await Promise.all(ofStage.map(([name, process]) => end(process, stopping.has(name))));
+  }
+  for (const path of directories) await rm(path, { recursive: true, force: true });
+}
+
+/** The last line may be cut off. */
+function parse(line: string): Notice | undefined {
+  try {
+    return JSON.parse(line) as Notice;
+  } catch {
+    return undefined;
+  }
+}
+
+async function end({ pid, graceMs }: GuardedProcess, isStopping: boolean): Promise<void> {
+  if (pid === undefined) return;
+  if (!isStopping) send(pid, 'SIGTERM');
+  if (await isGoneWithin(pid, graceMs)) return;
+  send(pid, 'SIGKILL');
+  await isGoneWithin(pid, KILL_MS);
+}
+
+async function isGoneWithin(pid: number, limitMs: number): Promise<boolean> {
+  for (const until = systemClock.now() + limitMs; await isAlive(pid);) {
+    if (systemClock.now() >= until) return false;
+    await new Promise((resolve) => setTimeout(resolve, LOOK_MS));
+  }
+  return true;
+}
+
+/** Process 1 of a container may never collect what has ended. */
+async function isAlive(pid: number): Promise<boolean> {
+  if (!send(pid, 0)) return false;
+  const stat = await readFile(`/proc/${pid}/stat`, 'utf8').catch(() => '');
+  return !/\) [ZX] /.test(stat);
+}
+
+function send(pid: number, signal: NodeJS.Signals | 0): boolean {
+  try {
+    return process.kill(pid, signal);
+  } catch {
+    return false;
+  }
+}
