@@ -30,9 +30,9 @@ const line = (containerId: string, sequence: number): TunnelFrame =>
     },
   });
 
-/** Two replicas of one workload, each on a node of its own. */
-function stateOfTwo(): ClusterState {
-  const replicas = [1, 2].map((number) => ({
+/** Replicas of one workload, each on a node of its own. */
+function stateOf(count: number): ClusterState {
+  const replicas = Array.from({ length: count }, (_, index) => index + 1).map((number) => ({
     value: create(ReplicaRecordSchema, {
       id: `r-${number}`,
       uid,
@@ -53,14 +53,14 @@ function stateOfTwo(): ClusterState {
   return { view: () => view, subscribe: () => () => undefined } as unknown as ClusterState;
 }
 
-function depsOfTwo(clock: ManualClock) {
-  const deps = { state: stateOfTwo(), clock, log: silentLog, connectionOf: () => undefined };
+function depsOf(clock: ManualClock, replicas = 2) {
+  const deps = { state: stateOf(replicas), clock, log: silentLog, connectionOf: () => undefined };
   return { ...deps, audit: new AuditLog(deps) };
 }
 
 /** Of agents that know no channel of logs. */
-const streamsOver = (clock: ManualClock, tunnels: Tunnels): StreamHandlers =>
-  new StreamHandlers(depsOfTwo(clock), tunnels, new LogStreams(tunnels, () => false));
+const streamsOver = (clock: ManualClock, tunnels: Tunnels, replicas = 2): StreamHandlers =>
+  new StreamHandlers(depsOf(clock, replicas), tunnels, new LogStreams(tunnels, () => false));
 const context = (signal: AbortSignal) => ({ signal }) as HandlerContext;
 
 describe('logs of a workload', () => {
@@ -87,6 +87,21 @@ describe('logs of a workload', () => {
     await clock.advance(1);
     await reading;
     expect(Object.fromEntries(counts)).toEqual({ 'node-1': 700, 'node-2': 700 });
+  });
+
+  it('of one replica come in batches as its agent sent them', async () => {
+    const batch = Uint8Array.of(10, 0, 10, 0); // two lines without a field
+    const value = create(LogEntrySchema, { containerId: 'c1', batch });
+    const tunnels: Tunnels = {
+      async *open() {
+        yield create(TunnelFrameSchema, { frame: { case: 'log', value } });
+      },
+    };
+    const streams = streamsOver(new ManualClock(), tunnels, 1);
+    const request = create(StreamLogsRequestSchema, { name: 'web', maxBatchBytes: 1_000 });
+    const entries = [];
+    for await (const entry of streams.streamLogs(request, context(new AbortController().signal))) entries.push(entry);
+    expect(entries).toEqual([value]);
   });
 
   it('leave no stream open when one of their nodes cannot be reached', async () => {
@@ -128,7 +143,7 @@ describe('the result of a command', () => {
       },
     };
     const audit = { actOf: () => ({ begins: () => Promise.resolve() }) } as unknown as AuditLog;
-    const streams = new StreamHandlers({ ...depsOfTwo(new ManualClock()), audit }, tunnels, new LogStreams(tunnels, () => false));
+    const streams = new StreamHandlers({ ...depsOf(new ManualClock()), audit }, tunnels, new LogStreams(tunnels, () => false));
     const request = create(ExecCommandRequestSchema, { name: 'web', command: ['x'] });
     const result = await streams.execCommand(request, context(new AbortController().signal));
     expect(result).toMatchObject({ ...end, stdout });

@@ -147,9 +147,14 @@ export class StreamHandlers {
     }
   }
 
-  /** All replicas that have lines, merged by time, so one line at a time. */
+  /** All replicas that have lines: of one replica in batches, of several merged by time, one line at a time. */
   private async *workloadLogs(uid: string, request: StreamLogsRequest, reader: LogReader): AsyncGenerator<LogEntry> {
     const replicas = [...this.deps.state.view().replicasOf(uid)].map(({ value }) => value).filter(hasLogs);
+    const [only] = replicas;
+    if (only !== undefined && replicas.length === 1) {
+      yield* this.replicaLogs({ kind: 'replica', replica: only }, request, reader);
+      return;
+    }
     const streams = replicas.map((replica) => eachLine(this.replicaLogs({ kind: 'replica', replica }, request, reader)));
     try {
       const heads = await Promise.all(streams.map((stream) => stream.next()));

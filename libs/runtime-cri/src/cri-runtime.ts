@@ -222,12 +222,13 @@ class OpenCriRuntime implements CriRuntime {
   }
 
   async shutdown(limitMs = SHUTDOWN_MS): Promise<void> {
-    const { client, sandboxes, volumes, records } = this;
+    const { client, sandboxes, starter, inventory, volumes, records } = this;
     const { clock, log, logDirectory } = this.options;
     try {
       this.upkeep.end();
-      await endEverything({ sandboxes, clock, log, limitMs });
+      await endEverything({ sandboxes, starts: starter.close(), clock, log, limitMs });
       await records.endAll();
+      await inventory.look(); // the inventory still holds what was just removed
       await volumes.sweep(Number.POSITIVE_INFINITY);
       await rm(path.join(logDirectory, COMMANDS), { recursive: true, force: true });
       await rmdir(logDirectory).catch(() => undefined); // not empty: somebody else keeps something there

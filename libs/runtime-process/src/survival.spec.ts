@@ -79,6 +79,19 @@ describe('exit codes outlive the supervisor', () => {
     expect(await end).toMatchObject({ exitCode: -1, reason: 'ended while nobody could see its exit code' });
   });
 
+  it('a process whose guard stands still is found ended, and stops when it is told to', async () => {
+    const asked = [aScript(waitsAtGate()), aScript('exec sleep 3600')];
+    const [gone, stopped] = await Promise.all(asked.map((request) => machine.runtime.start(request)));
+    const guards = servants('cloudless-guard');
+    expect(guards).toHaveLength(2);
+    const end = endOfContainer(machine.runtime, gone!.containerId);
+    for (const guard of guards) process.kill(guard, 'SIGSTOP');
+    readyAt(gate());
+    expect(await end).toMatchObject({ exitCode: -1, reason: 'ended while nobody could see its exit code' });
+    expect(await machine.runtime.stop(stopped!.containerId, 0)).toMatchObject({ phase: 'exited', exitCode: -1 });
+    await until(() => guards.every((guard) => startTokenOf(guard) === undefined));
+  });
+
   it('a process gets exactly the environment that was asked for, whatever its names and values', async () => {
     const env = {
       PWD: '/no/such/place',

@@ -4,6 +4,8 @@ import type { Sandboxes } from './sandboxes.js';
 /** Needs of {@link endEverything}. */
 export interface EndOptions {
   readonly sandboxes: Sandboxes;
+  /** Resolves when no container is being made any more. */
+  readonly starts: Promise<void>;
   readonly clock: Clock;
   readonly log: Log;
   readonly limitMs: number;
@@ -17,15 +19,21 @@ const RETRY_MS = 500;
  * Ends and removes all that is ours: containers in any state, sandboxes, logs. What fails is tried again until the limit.
  * @throws kind `deadline` with what is left, and why.
  */
-export async function endEverything({ sandboxes, clock, log, limitMs }: EndOptions): Promise<void> {
+export async function endEverything({ sandboxes, starts, clock, log, limitMs }: EndOptions): Promise<void> {
   let left: readonly ContainerId[] = [];
   let lastFailure: unknown;
   const limit = new AbortController();
   const work = async (): Promise<void> => {
+    let isLast = false;
     while (!limit.signal.aborted) {
       try {
         left = await sandboxes.containerIds();
-        if (left.length === 0) return;
+        if (left.length === 0) {
+          if (isLast) return;
+          await starts;
+          isLast = true;
+          continue;
+        }
         log.info('containers are ended', { count: left.length });
         await forEach(left, (containerId) => sandboxes.removeAllOf(containerId));
       } catch (reason) {

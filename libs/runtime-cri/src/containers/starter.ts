@@ -52,6 +52,8 @@ interface Prepared {
 /** Starts containers, one sandbox each; what fails leaves no trace. */
 export class Starter {
   private readonly starting = new Map<ContainerId, ContainerRequest>();
+  private readonly underWay = new Set<Promise<ContainerStatus>>();
+  private isClosed = false;
   private readonly kernel: KernelLimits = {
     swap: canLimitSwap(),
     unifiedPids: isUnified(),
@@ -71,6 +73,23 @@ export class Starter {
   }
 
   async start(request: ContainerRequest): Promise<ContainerStatus> {
+    if (this.isClosed) throw new CloudlessError('unavailable', 'this runtime is being shut down');
+    const started = this.startNow(request);
+    this.underWay.add(started);
+    try {
+      return await started;
+    } finally {
+      this.underWay.delete(started);
+    }
+  }
+
+  /** Refuses starts from now on. @returns When those under way have come to their end, good or bad. */
+  async close(): Promise<void> {
+    this.isClosed = true;
+    await Promise.allSettled(this.underWay);
+  }
+
+  private async startNow(request: ContainerRequest): Promise<ContainerStatus> {
     const { capabilities, volumes } = this.options;
     checkRequest(request, capabilities());
     const { containerId } = request;

@@ -8,10 +8,12 @@ import { Code, ConnectError } from '@connectrpc/connect';
 import { ContainerConfigSchema, ContainerState, PodSandboxConfigSchema } from '../gen/runtime/v1/api_pb.js';
 import { openCriRuntime, type CriRuntime, type CriRuntimeOptions } from '../index.js';
 import { FakeCriServer } from '../testing/fake-cri-server.js';
+import { aRequest } from '../testing/requests.js';
 import { realClock } from '../testing/system.js';
 
 const OWNER = { cluster: 'c1', node: 'n1' };
 const { CONTAINER_CREATED, CONTAINER_RUNNING, CONTAINER_EXITED, CONTAINER_UNKNOWN } = ContainerState;
+const SCRATCH = { name: 's', mountPath: '/s', readOnly: false, source: { kind: 'emptyDir' } } as const;
 const idOf = (digit: string): ContainerId => digit.repeat(64) as ContainerId;
 let server: FakeCriServer;
 let runtime: CriRuntime | undefined;
@@ -179,6 +181,41 @@ describe('a shutdown', () => {
     expect(left()).toEqual(['container f', 'sandbox f']);
     expect(existsSync(server.logDirectory)).toBe(false);
     await expect(opened.list()).rejects.toMatchObject({ kind: 'unavailable', message: 'this runtime is closed' });
+  });
+
+  it('removes the empty directories of what still ran', async () => {
+    server.images.add('nginx:alpine');
+    const opened = await open();
+    const empty = path.join(server.home, 'volumes/empty/r');
+    await opened.start(aRequest({ group: 'r', volumes: [SCRATCH] }));
+    expect(existsSync(empty)).toBe(true);
+    await opened.shutdown();
+    expect(existsSync(empty)).toBe(false);
+  });
+
+  it('ends what was being started, too, and refuses what comes later', async () => {
+    server.images.add('nginx:alpine');
+    let asked = (): void => undefined;
+    const isAsked = new Promise<void>((resolve) => (asked = resolve));
+    let answer = (): void => undefined;
+    const isAnswered = new Promise<void>((resolve) => (answer = resolve));
+    server.overrides.runPodSandbox = async ({ config }) => {
+      asked();
+      await isAnswered;
+      return { podSandboxId: server.addSandbox(config!) };
+    };
+    await server.away();
+    await server.listen();
+    const opened = await open();
+    const started = opened.start(aRequest({ group: 'r', volumes: [SCRATCH] }));
+    await isAsked;
+    const ended = opened.shutdown();
+    await expect(opened.start(aRequest({ containerId: idOf('b') }))).rejects.toMatchObject({ kind: 'unavailable' });
+    answer();
+    await Promise.allSettled([started]);
+    await ended;
+    expect(left()).toEqual([]);
+    expect(existsSync(path.join(server.home, 'volumes/empty/r'))).toBe(false);
   });
 
   it('tries again what failed', async () => {

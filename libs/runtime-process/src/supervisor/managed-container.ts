@@ -147,10 +147,10 @@ export class ManagedContainer {
     return ended;
   }
 
-  /** Looks whether an adopted process has ended. */
+  /** Looks whether the process has ended, unless its end is told in any case. */
   check(): void {
     const { main } = this;
-    if (main?.adopted !== true || !this.isRunning) return;
+    if (main === undefined || !this.isRunning || (!main.adopted && main.guard === undefined)) return;
     const end = main.findEnd(this.deps.clock.now());
     if (end !== undefined) this.ended(end);
   }

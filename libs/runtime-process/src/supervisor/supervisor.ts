@@ -44,6 +44,8 @@ export interface SupervisorDeps {
 
 /** How often adopted processes are looked at when nothing hints at their end. */
 const LOOK_MS = 100;
+/** How often processes under a guard are looked at: one that stands still tells nothing. */
+const GUARDED_LOOK_MS = 3_000;
 const LOG_DEFAULTS = { logFiles: 4, logFileBytes: 4 * 1024 * 1024 };
 
 /** All containers of one directory. */
@@ -57,6 +59,7 @@ export class Supervisor {
   private settings: SupervisorSettings | undefined;
   private execs = 0;
   private looking: Timer | undefined;
+  private lookingAtGuarded: Timer | undefined;
   private readonly unswept = new Set<string>();
   private readonly groups: ContainerGroups;
   private readonly guard: LeaseGuard | undefined;
@@ -88,6 +91,7 @@ export class Supervisor {
     this.groups.clearOthers((containerId) => this.containers.get(containerId)?.isRunning === true);
     this.tryGuardLeases();
     this.look();
+    this.lookAtGuarded();
   }
 
   /** Settings for what is started from now on. */
@@ -213,6 +217,7 @@ export class Supervisor {
   close(): void {
     this.stopping = true;
     this.looking?.cancel();
+    this.lookingAtGuarded?.cancel();
     for (const container of this.containers.values()) container.close();
     if (this.isIdle) this.guard?.close();
     if (this.isIdle) this.groups.removeParent();
@@ -308,6 +313,11 @@ export class Supervisor {
     const adopted = [...this.containers.values()].filter(({ isRunning, main }) => isRunning && main?.adopted === true);
     for (const container of adopted) container.check();
     this.looking = adopted.length === 0 ? undefined : this.deps.clock.setTimer(LOOK_MS, () => this.look());
+  }
+
+  private lookAtGuarded(): void {
+    for (const container of this.containers.values()) container.check();
+    this.lookingAtGuarded = this.deps.clock.setTimer(GUARDED_LOOK_MS, () => this.lookAtGuarded());
   }
 
   private tell(event: ContainerEvent): void {
