@@ -67,8 +67,9 @@ describe('exit codes outlive the supervisor', () => {
   });
 
   it('a process whose guard was killed ends with an unknown exit code, and is not taken for ended before', async () => {
-    const asked = aScript(`${waitsAtGate()}; exit 5`);
+    const asked = aScript(`echo $$ > ${scratch}/main; ${waitsAtGate()}; exit 5`);
     const { containerId, pid = 0 } = await machine.runtime.start(asked);
+    await pidIn('main'); // until then the process still has the arguments of its guard
     const guards = servants('cloudless-guard');
     expect(guards).toHaveLength(1);
     const end = endOfContainer(machine.runtime, containerId);

@@ -1,5 +1,5 @@
 import { spawn, type ChildProcess } from 'node:child_process';
-import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir, uptime } from 'node:os';
 import path from 'node:path';
 import { toContainerId } from '@cloudless/base';
@@ -33,14 +33,22 @@ const sleeper = (script = 'exec sleep 3600', env: NodeJS.ProcessEnv = {}): Child
 };
 const ended = (child: ChildProcess): Promise<readonly unknown[]> =>
   new Promise((resolve) => child.once('exit', (...how) => resolve(how)));
+/** Replaces the file of leases in one step, as a supervisor does: a guard may read the file at any moment. */
+function writeLeases(header: string, leases: readonly (readonly unknown[])[]): string {
+  const file = layout.leases(directory);
+  writeFileSync(`${file}.new`, `${[header, ...leases.map((lease) => lease.join(' '))].join('\n')}\n`);
+  renameSync(`${file}.new`, file);
+  return file;
+}
 /** Starts the script as a supervisor would have that is dead by now. */
 function guard(shell: string, leases: readonly (readonly unknown[])[]): ChildProcess {
-  const file = layout.leases(directory);
-  writeFileSync(file, `${['1 1 dead - -', ...leases.map((lease) => lease.join(' '))].join('\n')}\n`);
+  const file = writeLeases('1 1 dead - -', leases);
   const child = spawn(shell, ['-c', LEASE_GUARD, 'guard', file, '1', found?.sleep ?? '', found?.grep ?? ''], { stdio: 'ignore' });
   children.push(child);
   return child;
 }
+const isSleeping = ({ pid = 0 }: ChildProcess): boolean =>
+  readFileSync(`/proc/${pid}/cmdline`, 'utf8').startsWith('sleep') && readFileSync(`/proc/${pid}/environ`, 'utf8').includes(ID);
 const centiseconds = (): number => Math.floor(uptime() * 100);
 
 describe.each(['/bin/sh', '/bin/bash'])('the guard of leases, run by %s, when the supervisor is dead,', (shell) => {
@@ -76,6 +84,7 @@ describe.each(['/bin/sh', '/bin/bash'])('the guard of leases, run by %s, when th
     if (isMissing()) return;
     const stray = sleeper('exec sleep 3600', { CLOUDLESS_CONTAINER_ID: ID });
     const strayEnd = ended(stray);
+    await until(() => isSleeping(stray)); // while a program begins, the kernel shows no environment
     const now = centiseconds();
     const over = ended(guard(shell, [[now, now, ID, '-', '-', '-']]));
     expect(await strayEnd).toEqual([null, 'SIGKILL']);
@@ -95,7 +104,7 @@ describe.each(['/bin/sh', '/bin/bash'])('the guard of leases, run by %s, when th
     const far = centiseconds() + 360_000;
     const running = guard(shell, [[far, far, ID, '-', '-', '-']]);
     const over = ended(running);
-    writeFileSync(layout.leases(directory), '2 1 dead - -\n');
+    writeLeases('2 1 dead - -', []);
     expect(await over).toEqual([0, null]);
   });
 });
