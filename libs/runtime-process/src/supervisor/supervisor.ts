@@ -239,7 +239,8 @@ export class Supervisor {
       });
       this.containers.set(containerId, container);
       this.pledged.delete(containerId);
-      if (request.lease !== undefined) this.guardLeases();
+      // A failed write leaves the lease of the pledge in force, which names the cgroup or else the mark of the container.
+      if (request.lease !== undefined) this.tryGuardLeases();
       const { status } = container;
       this.tell({ kind: 'started', status });
       return status;
