@@ -14,7 +14,10 @@ export const layout = {
   log: (containerDirectory: string): string => path.join(containerDirectory, 'log'),
   /** Where the guard of a container writes the exit status. */
   end: (containerDirectory: string): string => path.join(containerDirectory, 'end'),
-  /** How a shell becomes the main process, or a command; has the environment, and is deleted once that runs. */
+  /**
+   * The launch script of the main process (`main`) or of a command. It holds the environment. The script of the main process is
+   * deleted once it has begun, the script of a command when the command has ended.
+   */
   script: (containerDirectory: string, name: string): string => path.join(containerDirectory, `${name}.sh`),
   pipe: (containerDirectory: string, stream: LogStream): string => path.join(containerDirectory, `${stream}.fifo`),
 } as const;

@@ -22,11 +22,14 @@ export interface LaunchSteps {
   readonly leadsSession: boolean;
 }
 
-/** Exit code of a script that could not join its cgroup. */
-export const NOT_JOINED = 125;
-/** Names that mean something to a shell or to the dynamic linker: the shell itself is to run without them. */
+/** Exit code of a script that could not join its cgroup; container engines use the same for a failure of their own. */
+const NOT_JOINED = 125;
+/**
+ * Names that mean something to a shell or to the dynamic linker: the shell itself runs without them. Bash, for one, complains of a
+ * locale that the machine does not have, in the output of the program.
+ */
 const SPECIAL_NAMES =
-  /^(LD_.*|BASH.*|SHELLOPTS|POSIXLY_CORRECT|ENV|IFS|PS[0-9]|PWD|OLDPWD|SHLVL|_|PPID|UID|EUID|OPTIND|OPTARG|OPTERR|LINENO|FUNCNAME|GROUPS|DIRSTACK|HISTCMD|S?RANDOM|SECONDS|EPOCH.*|COMP_.*|CLOUDLESS_GUARD_.*)$/;
+  /^(LD_.*|BASH.*|SHELLOPTS|POSIXLY_CORRECT|ENV|IFS|PS[0-9]|PWD|OLDPWD|SHLVL|_|PPID|UID|EUID|OPTIND|OPTARG|OPTERR|LINENO|FUNCNAME|GROUPS|DIRSTACK|HISTCMD|S?RANDOM|SECONDS|EPOCH.*|COMP_.*|LANG|LC_.*|CLOUDLESS_GUARD_.*)$/;
 
 /**
  * Writes the script by which a shell becomes a program: same process, same environment as if the program were started
