@@ -155,11 +155,11 @@ class RunningCommand {
       const opened = await openStreams(url, this.signal);
       const streams = (this.streams = new CommandStreams({ ...opened, input: this.input, tty, clock }));
       this.found = this.find(before);
-      void Promise.race([this.found, this.pause(TURN_MS)])
+      void this.foundWithin(TURN_MS)
         .then(() => this.ownPipes(shimPid, pipesBefore))
         .finally(release) // the next command of this container may start: ours is told from it
         .then(async (pipes) => {
-          const command = await Promise.race([this.found, this.pause(UNSEEN_MS - TURN_MS)]);
+          const command = await this.foundWithin(UNSEEN_MS - TURN_MS);
           await this.freeInput(command, pipes, streams);
         })
         .catch(() => undefined);
@@ -183,8 +183,18 @@ class RunningCommand {
     return found;
   }
 
-  private pause(delayMs: number): Promise<undefined> {
-    return sleep(this.options.clock, delayMs).then(() => undefined);
+  /** The process of the command; undefined when it is not found so soon. */
+  private async foundWithin(delayMs: number): Promise<HostProcess | undefined> {
+    const found = new AbortController();
+    const late = sleep(this.options.clock, delayMs, found.signal).then(
+      () => undefined,
+      () => undefined,
+    );
+    try {
+      return await Promise.race([this.found, late]);
+    } finally {
+      found.abort(); // no timer is left
+    }
   }
 
   /** The pipe by which the command gets its input; none when it has none, or is not seen in time. */
