@@ -1,11 +1,8 @@
-import { execFile } from 'node:child_process';
 import { readFileSync } from 'node:fs';
-import { promisify } from 'node:util';
 import { CloudlessError, errorMessageOf, sleep, type Clock } from '@cloudless/base';
 import type { ContainerRequest, UlimitRequest } from '@cloudless/runtime';
 import { commandLineOf, readProcess } from '../system/host-processes.js';
-
-const run = promisify(execFile);
+import { runTool } from '../system/run-tool.js';
 
 /** Limits that can be set, with their titles in /proc/<pid>/limits. @see proc_pid_limits(5), getrlimit(2) */
 const TITLES: Readonly<Record<string, string>> = {
@@ -53,7 +50,7 @@ export async function limitSandbox(sandboxPid: number | undefined, ulimits: read
   }
   const flags = ulimits.map(({ name, soft, hard }) => `--${name}=${textOf(soft)}:${textOf(hard)}`);
   try {
-    await run('prlimit', ['--pid', String(holder), ...flags]);
+    await runTool('prlimit', ['--pid', String(holder), ...flags]);
   } catch (reason) {
     const { stderr = '' } = reason as { readonly stderr?: string };
     const why = stderr.trim() === '' ? errorMessageOf(reason) : stderr.trim();
