@@ -159,7 +159,10 @@ describe('the sandbox of an earlier try', () => {
   });
 });
 
-/** A request for a free port of the machine, below those that the system itself gives to others meanwhile. */
+/**
+ * A request for a free port of the machine, below those that the system itself gives to others
+ * meanwhile.
+ */
 async function wantsFreePort(): Promise<Pick<ContainerRequest, 'ports'> & { readonly hostPort: number }> {
   for (;;) {
     const hostPort = 10_000 + Math.floor(realRandom.next() * 2_000);

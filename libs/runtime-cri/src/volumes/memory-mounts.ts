@@ -4,21 +4,22 @@ import { runTool } from '../system/run-tool.js';
 import { memoryMounts, memoryMountsWithin, realPath } from './mount-table.js';
 import type { PlannedMount } from './mount-paths.js';
 
-/** What files in memory are like. */
+/** Options of the mount. */
 export interface MemoryMountOptions {
-  /** Absent: half of the machine's memory, as the kernel has it. */
+  /** Absent: half of the machine's memory, the default of the kernel. */
   readonly sizeBytes?: number | undefined;
   /** Permissions of the directory itself. */
   readonly mode: number;
   /** Group of the directory itself. */
   readonly groupId?: number | undefined;
-  /** No program in it can be started. */
+  /** Programs there cannot be executed. */
   readonly noExec?: boolean;
 }
 
 /**
- * Mounts files in memory on a directory, unless they are there. The `mount` program does it, as Node.js has no call for it.
- * @throws kind `precondition`, naming the field, when this process may not.
+ * Mounts files in memory on a directory, unless they are mounted. Uses the `mount` program, as
+ * Node.js has no call for it.
+ * @throws kind `precondition`, naming the field, when this process lacks the permission.
  * @see Linux kernel, Documentation/filesystems/tmpfs.rst
  */
 export async function mountMemory(
@@ -43,8 +44,8 @@ export async function mountMemory(
 }
 
 /**
- * Unmounts all files in memory on a directory and below it. Files that a container still has open stay until the container
- * closes them.
+ * Unmounts all files in memory on a directory and below it. Files that a container still has open
+ * stay until the container closes them.
  * @throws kind `precondition` when this process may not.
  */
 export async function unmountMemory(directory: string): Promise<void> {
@@ -59,9 +60,10 @@ export async function unmountMemory(directory: string): Promise<void> {
 }
 
 /**
- * Checks that a container has the memory that was mounted for it: a container runtime in another mount namespace would have
- * mounted the directory below, on disk and without a limit. Mounts are compared by their file system, as an image may have a
- * symbolic link on the way to the mount point.
+ * Checks that a container has the memory that was mounted for it: a container runtime in another
+ * mount namespace would have mounted the directory below, on disk and without a limit. Mounts are
+ * compared by their file system, as an image may have a symbolic link on the way to the mount
+ * point.
  * @param pid - Of the container's main process; a process that has ended is not checked.
  * @throws kind `precondition`, naming the mount point.
  */

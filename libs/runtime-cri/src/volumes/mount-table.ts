@@ -10,12 +10,18 @@ interface TableMount {
   readonly type: string;
 }
 
-/** Where something is mounted below a directory of this machine, or on it; symbolic links to the directory are followed. */
+/**
+ * Where something is mounted below a directory of this machine, or on it; symbolic links to the
+ * directory are followed.
+ */
 export function mountsWithin(directory: string, table = ownTable()): readonly string[] {
   return placesWithin(directory, readMounts(table));
 }
 
-/** Where files in memory are mounted below a directory, or on it; symbolic links to the directory are followed. */
+/**
+ * Where files in memory are mounted below a directory, or on it; symbolic links to the directory
+ * are followed.
+ */
 export function memoryMountsWithin(directory: string, table = ownTable()): readonly string[] {
   return placesWithin(directory, memoryMounts(table));
 }
@@ -40,8 +46,8 @@ function placesWithin(directory: string, mounts: readonly TableMount[]): readonl
 }
 
 /**
- * @see proc_pid_mountinfo(5): field 3 is the device, field 5 the mount point, with blanks and the like as octal numbers; the
- * type of the file system is the first field after the separator `-`
+ * @see proc_pid_mountinfo(5): field 3 is the device, field 5 the mount point, with blanks and the
+ *   like as octal numbers; the type of the file system is the first field after the separator `-`
  */
 function readMounts(table: string): readonly TableMount[] {
   return table.split('\n').flatMap((line) => {

@@ -33,7 +33,10 @@ const sleeper = (script = 'exec sleep 3600', env: NodeJS.ProcessEnv = {}): Child
 };
 const ended = (child: ChildProcess): Promise<readonly unknown[]> =>
   new Promise((resolve) => child.once('exit', (...how) => resolve(how)));
-/** Replaces the file of leases in one step, as a supervisor does: a guard may read the file at any moment. */
+/**
+ * Replaces the file of leases in one step, as a supervisor does: a guard may read the file at any
+ * moment.
+ */
 function writeLeases(header: string, leases: readonly (readonly unknown[])[]): string {
   const file = layout.leases(directory);
   writeFileSync(`${file}.new`, `${[header, ...leases.map((lease) => lease.join(' '))].join('\n')}\n`);
@@ -54,7 +57,7 @@ const centiseconds = (): number => Math.floor(uptime() * 100);
 describe.each(['/bin/sh', '/bin/bash'])('the guard of leases, run by %s, when the supervisor is dead,', (shell) => {
   const isMissing = (): boolean => found === undefined || !existsSync(shell);
 
-  it('asks a process whose lease has ended to end, and kills one that does not', async () => {
+  it('sends SIGTERM when a lease has expired, and SIGKILL after the grace period', async () => {
     if (isMissing()) return;
     const gentle = sleeper();
     const ready = path.join(directory, 'ready');
@@ -76,11 +79,11 @@ describe.each(['/bin/sh', '/bin/bash'])('the guard of leases, run by %s, when th
       [null, 'SIGKILL'],
     ]);
     expect(existsSync(layout.leases(directory))).toBe(true);
-    rmSync(layout.leases(directory)); // the guard of a directory that is gone has nothing to do
+    rmSync(layout.leases(directory)); // a guard without its file ends
     await over;
   });
 
-  it('kills also what left the session, by its mark, and ends when nothing is left', async () => {
+  it('kills processes that left the session by their mark, and ends when no process is left', async () => {
     if (isMissing()) return;
     const stray = sleeper('exec sleep 3600', { CLOUDLESS_CONTAINER_ID: ID });
     const strayEnd = ended(stray);
@@ -109,7 +112,7 @@ describe.each(['/bin/sh', '/bin/bash'])('the guard of leases, run by %s, when th
   });
 });
 
-describe('the leases of a supervisor', () => {
+describe('LeaseGuard', () => {
   const lease: GuardedLease = {
     containerId: ID,
     endsAtUptimeSeconds: uptime() + 3_600,
@@ -119,7 +122,7 @@ describe('the leases of a supervisor', () => {
   };
   const guardIn = (): number => Number(readFileSync(layout.leases(directory), 'utf8').split(' ')[3]);
 
-  it('have a guard while there are any', async () => {
+  it('runs a guard while there are leases', async () => {
     if (found === undefined) return;
     const leases = new LeaseGuard(directory, found, () => undefined);
     leases.update([]);
@@ -132,7 +135,7 @@ describe('the leases of a supervisor', () => {
     leases.close();
   });
 
-  it('are taken over from an earlier supervisor, whose guard ends', async () => {
+  it('takes the leases over from an earlier supervisor and ends its guard', async () => {
     if (found === undefined) return;
     const earlier = new LeaseGuard(directory, found, () => undefined);
     earlier.update([lease]);
@@ -148,7 +151,7 @@ describe('the leases of a supervisor', () => {
     await until(() => startTokenOf(second) === undefined);
   });
 
-  it('hold as they were when they cannot be written down', () => {
+  it('leaves the earlier leases in force when new leases cannot be written', () => {
     if (found === undefined) return;
     const leases = new LeaseGuard(directory, found, () => undefined);
     leases.update([lease]);

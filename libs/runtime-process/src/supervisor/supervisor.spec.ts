@@ -27,7 +27,8 @@ describe('an exclusive container whose lease cannot be written once its process 
     const clock: Clock = {
       ...realClock,
       wallTime: () => {
-        // The first look at this clock after the lease was pledged is when the process runs: from here on the disk is full.
+        // The first look at this clock after the lease was pledged is when the process runs: from
+        // here on the disk is full.
         if (existsSync(leases)) mkdirSync(`${leases}.new`, { recursive: true });
         return realClock.wallTime();
       },

@@ -48,8 +48,8 @@ describe('the groups that a process is in', () => {
   });
 });
 
-describe('a group of each hierarchy that this machine lets us make groups in', () => {
-  it('ends what was started in it, in any session, and can be removed then', async () => {
+describe('Cgroup, in each hierarchy in which this user may create groups', () => {
+  it('kills all processes of the group, in any session, and can then be removed', async () => {
     for (const own of readOwnGroups()) {
       const group = new Cgroup(path.join(own, `cloudless-spec-${process.pid}`));
       if (!isMade(group)) continue;
