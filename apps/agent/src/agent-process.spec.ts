@@ -110,7 +110,7 @@ describe('an agent as a process, with the process runtime', () => {
     await coordinator.until(() => coordinator.pings > pings);
   });
 
-  it('is ended late when memory runs out, as far as it may say so, and what it runs is not', async () => {
+  it('lowers its own out-of-memory score where permitted, and not the score of its workloads', async () => {
     const scoreOf = async (process: string): Promise<number> =>
       Number(await readFile(`/proc/${process}/oom_score_adj`, 'utf8').catch(() => '0')); // 0: not Linux
     const own = await scoreOf('self');

@@ -1,7 +1,7 @@
 import { describe, expect, it } from '@jest/globals';
 import { checkAsked, createAgentProgram, names, type AgentActions } from './agent-program.js';
 
-/** What a command line sets off, with its output. */
+/** The actions that a command line triggers, and its output. */
 function parsed(...words: readonly string[]): { readonly asked: readonly unknown[]; readonly output: string } {
   const asked: unknown[] = [];
   let output = '';
@@ -27,7 +27,7 @@ describe('the help of the agent', () => {
     expect(output).toMatch(new RegExp(`^ +${flag}\\b`, 'm'));
   });
 
-  it('shows every command but the one for the agent itself', () => {
+  it('shows every command except supervisor, which only the agent itself runs', () => {
     const { output } = parsed('--help');
     expect(output).toMatch(/^ {2}run .*\n(.*\n)? {2}reset .*\n(.*\n)? {2}version /m);
     expect(output).not.toContain('supervisor [');
@@ -35,20 +35,20 @@ describe('the help of the agent', () => {
 });
 
 describe('a call of the agent', () => {
-  it('without anything is refused, with what to say instead', () => {
-    expect(() => checkAsked([], { PATH: '/bin' })).toThrow('nothing was asked for: "cloudless-agent run" enrols this machine');
+  it('without arguments and settings is refused with a hint to run and --help', () => {
+    expect(() => checkAsked([], { PATH: '/bin' })).toThrow('no command and no setting was given. Run "cloudless-agent run"');
   });
 
   it.each([
     { name: 'the command', words: ['run'], env: {} },
     { name: 'a flag', words: ['--name', 'a'], env: {} },
     { name: 'a setting in the environment', words: [], env: { CLOUDLESS_AGENT_COORDINATOR: 'http://127.0.0.1:9' } },
-  ])('is enough with $name', ({ words, env }) => {
+  ])('with $name runs the agent', ({ words, env }) => {
     checkAsked(words, env);
     expect(parsed(...words).asked).toMatchObject([['run', words.length > 1 ? { name: 'a' } : {}]]);
   });
 
-  it('finds the other commands', () => {
+  it('with another command runs that command', () => {
     expect(parsed('reset', '--data-dir', '/x').asked).toEqual([['reset', { dataDir: '/x' }]]);
     expect(parsed('supervisor', '/x', '--idle', '5').asked).toEqual([['supervise']]);
     expect(parsed('version').output).toMatch(/^\d+\.\d+\.\d+\n$/);

@@ -42,10 +42,10 @@ const flags: Readonly<Record<keyof AgentConfig, readonly [string, string]>> = {
   otlpEndpoint: ['--otlp-endpoint <url>', `receiver of traces, OTLP over HTTP (default $${OTLP_ENDPOINT_VARIABLE}, else none)`],
 };
 
-/** Names of the settings outside. */
+/** Names of the settings on the command line and in the environment. */
 export const names: SettingNames = { flags, envPrefix: 'CLOUDLESS_AGENT_' };
 
-/** What the commands of the program do. */
+/** One action for each command; `supervise` is the command that the agent itself runs. */
 export interface AgentActions {
   run(options: OptionValues): void;
   reset(options: OptionValues): void;
@@ -54,7 +54,8 @@ export interface AgentActions {
 }
 
 /**
- * The command line of the agent. Its help shows the flags of `run` too, as `run` may be left out before them.
+ * Creates the command line of the agent. The help shows the flags of `run`, too: `run` may be
+ * omitted before a flag.
  * @throws CommanderError while it parses, also for `--help`.
  */
 export function createAgentProgram(actions: AgentActions): Command {
@@ -89,15 +90,16 @@ export function createAgentProgram(actions: AgentActions): Command {
 }
 
 /**
- * Whether anything was asked for. A program that is only called by its name must not enrol a machine: who does so looks for help.
- * @param words - Behind the name of the program.
- * @param env - Settings of the agent there are enough.
- * @throws kind `invalid`, with what to say.
+ * Refuses a call without any argument and setting: a user who calls the program by its name alone
+ * looks for help, and must not enrol the machine.
+ * @param words - The arguments after the name of the program.
+ * @param env - One variable of the agent is enough.
+ * @throws kind `invalid`.
  */
 export function checkAsked(words: readonly string[], env: Readonly<Record<string, string | undefined>>): void {
   if (words.length > 0 || Object.keys(env).some((name) => name.startsWith(names.envPrefix))) return;
   const message =
-    'nothing was asked for: "cloudless-agent run" enrols this machine with the coordinator at http://127.0.0.1:8080, ' +
-    '--coordinator names another, --help shows the rest';
+    'no command and no setting was given. Run "cloudless-agent run" to enrol this machine with the coordinator at ' +
+    'http://127.0.0.1:8080, name another coordinator with --coordinator, or see --help';
   throw new CloudlessError('invalid', message);
 }

@@ -56,7 +56,10 @@ export interface AgentConfig {
   readonly allowHostPath: readonly string[];
   /** Devices of this machine that containers may use; absolute paths. */
   readonly allowDevice: readonly string[];
-  /** Kernel parameters that containers may set beside those that are always safe; names such as `net.core.somaxconn`. */
+  /**
+   * Kernel parameters that containers may set beside those that are always safe; names such as
+   * `net.core.somaxconn`.
+   */
   readonly allowSysctl: readonly string[];
   /** Processes and threads of a container whose workload sets no limit. */
   readonly maxPids: number;
@@ -215,7 +218,7 @@ const parseSocket: Parse<string> = (raw) => {
   return { value: normalize(path) };
 };
 
-/** Absolute paths. @param things - What they are, with an example. */
+/** Parses a list of absolute paths. @param things - Noun for the error, with an example. */
 function parsePaths(things: string): Parse<readonly string[]> {
   return (raw) => {
     const paths = listOf(raw);
@@ -226,7 +229,7 @@ function parsePaths(things: string): Parse<readonly string[]> {
   };
 }
 
-/** What a container has of its own: its inter-process communication and its network. */
+/** Kernel parameters of the IPC and network namespaces, which each container has for itself. */
 const OWN_SYSCTL = /^(kernel\.(msg[a-z_]*|sem|shm[a-z_]*)|fs\.mqueue\.[a-z0-9_]+|net(\.[A-Za-z0-9_-]+)+)$/;
 
 const parseSysctls: Parse<readonly string[]> = (raw) => {

@@ -26,7 +26,9 @@ const supervisorCommand = [
   'supervisor',
 ];
 
-/** A start that was given up ends in good order within milliseconds, unless a file system or a supervisor does not answer. */
+/**
+ * An aborted start ends within milliseconds, unless a file system or a supervisor does not answer.
+ */
 const GIVE_UP_WITHIN_MS = 2_000;
 
 async function run(options: OptionValues): Promise<number> {
@@ -93,7 +95,7 @@ async function main(argv: readonly string[]): Promise<number> {
     reset: (options) => (outcome = () => reset(options)),
     supervise: () => {
       outcome = async () => {
-        endMemoryProtection(); // of the agent: workloads must not have it
+        endMemoryProtection(); // workloads must not inherit the protection of the agent
         await runSupervisor({ args: argv.slice(3), clock: systemClock, random: systemRandom });
         return 0;
       };

@@ -40,7 +40,10 @@ export async function runAgent(
     readonly log: Log;
     readonly supervisorCommand: readonly string[];
     readonly tracing?: Tracing;
-    /** Called when the data directory is taken: from then on there is something to let go of in good order. */
+    /**
+     * Called once the data directory is locked: from then on, a stop must release what the agent
+     * holds.
+     */
     readonly onDataDirectory?: () => void;
   },
   signal?: AbortSignal,

@@ -141,7 +141,7 @@ function permissions({
   return { allowPrivileged, allowedHostPaths, allowedSysctls, allowedDevices };
 }
 
-/** What the operator lets containers do. */
+/** Permissions that the operator grants to containers. */
 type Permissions = Required<
   Pick<CriRuntimeOptions, 'allowPrivileged' | 'allowedHostPaths' | 'allowedSysctls' | 'allowedDevices'>
 >;

@@ -7,7 +7,7 @@ import { aStartOrder } from './testing/builders.js';
 
 const IMAGE = 'nginx:alpine';
 
-/** A node whose container runtime can go away: no call is answered then. */
+/** A node whose container runtime can become unavailable: then every call fails. */
 class Node {
   readonly world = new AgentWorld();
   private silentFrom: number | undefined;
@@ -30,7 +30,7 @@ class Node {
     this.silentFrom = undefined;
   }
 
-  /** The main process of the replica's container has gone. */
+  /** Ends the main process of the replica's container without a report of the runtime. */
   killProcess(replicaId: string): void {
     this.withoutProcess = [this.world.report(replicaId).containerId as ContainerId];
   }
@@ -40,7 +40,7 @@ class Node {
     await settle();
   }
 
-  /** What the coordinator heard last of the condition. */
+  /** The condition in the newest usage report. */
   condition(): boolean | undefined {
     return this.usages()
       .at(-1)
@@ -81,7 +81,7 @@ beforeEach(async () => {
 afterEach(() => node.world.stop());
 
 describe('an agent whose container runtime does not answer', () => {
-  it('says so after 5 s, and takes that back when the runtime answers', async () => {
+  it('reports the node condition after 5 s, and clears the condition when the runtime answers', async () => {
     await node.world.clock.advance(10_000);
     expect(node.condition()).toBe(false);
     node.away();
@@ -92,7 +92,7 @@ describe('an agent whose container runtime does not answer', () => {
     expect(node.condition()).toBe(false);
   });
 
-  it('says nothing of a restart of the runtime', async () => {
+  it('reports no condition for a restart of the runtime within 5 s', async () => {
     node.away();
     await node.world.clock.advance(4_000);
     node.back();
@@ -105,7 +105,7 @@ describe('an agent whose container runtime does not answer', () => {
     ).toEqual([]);
   });
 
-  it('gives up a container that was not started after 10 s, and ends one that was started all the same', async () => {
+  it('gives up a start after 10 s, and removes the container if it was started nevertheless', async () => {
     node.away();
     await node.order('web-1');
     await node.world.clock.advance(9_000);
@@ -117,7 +117,7 @@ describe('an agent whose container runtime does not answer', () => {
     expect(await node.world.runtime.list()).toEqual([]);
   });
 
-  it('leaves alone what runs, and what needs no container', async () => {
+  it('leaves running containers alone', async () => {
     await node.order('web-1');
     node.away();
     await node.world.clock.advance(60_000);
@@ -127,7 +127,7 @@ describe('an agent whose container runtime does not answer', () => {
     expect(node.world.machine.startCount).toBe(1);
   });
 
-  it('goes on to wait for one that is to run only once and may have been started', async () => {
+  it('does not give up a start under restart policy NEVER, as the container may have run', async () => {
     node.away();
     await node.order('job-1', { restart: { policy: RestartMode.NEVER } });
     await node.world.clock.advance(60_000);
@@ -137,7 +137,7 @@ describe('an agent whose container runtime does not answer', () => {
     expect(node.world.seen('job-1')).toMatchObject({ phase: 'RUNNING' });
   });
 
-  it('takes a container without its main process for not ready', async () => {
+  it('marks a container without its main process as not ready', async () => {
     await node.order('web-1');
     node.away();
     node.killProcess('web-1');

@@ -3,17 +3,20 @@ import { HEALTHY, type ContainerRuntime } from '@cloudless/runtime';
 import type { PressureReading } from './node-watch.js';
 import type { NodeReplicas } from './replica/node-replicas.js';
 
-/** How often the runtime is asked how it is; that costs no call to anybody. */
+/** How often the health of the runtime is read; no call to the container runtime is made for it. */
 export const HEALTH_INTERVAL_MS = 1_000;
-/** A container runtime that is restarted answers again within this time; after it, the node takes no new containers. */
+/**
+ * A container runtime that is restarted answers again within this time; after it, the node takes no
+ * new containers.
+ */
 export const UNAVAILABLE_AFTER_MS = 5_000;
 /**
- * What has not been started by then goes elsewhere. Later than {@link UNAVAILABLE_AFTER_MS}, so that the coordinator knows by then
- * not to place it here again.
+ * After this time, the agent gives up starts that have not succeeded, and the coordinator places
+ * the replicas elsewhere. Later than {@link UNAVAILABLE_AFTER_MS}, so that the coordinator excludes
+ * this node before it places them.
  */
 export const GIVE_UP_AFTER_MS = 10_000;
 
-/** Needs of a {@link RuntimeWatch}. */
 export interface RuntimeWatchOptions {
   readonly runtime: Pick<ContainerRuntime, 'health'>;
   readonly replicas: Pick<NodeReplicas, 'all'>;
@@ -22,23 +25,27 @@ export interface RuntimeWatchOptions {
 }
 
 /**
- * Acts on a container runtime that does not answer: says so as a condition of the node, gives up what was not started, and takes
- * containers whose main process has gone for not ready. What runs is left alone.
+ * Watches the health of the container runtime. While the runtime does not answer, reports a node
+ * condition and gives up starts that have not succeeded. Marks containers without their main
+ * process as not ready. Never ends a running container.
  */
 export class RuntimeWatch {
   private isAway = false;
-  /** Without a process at the last look; one that the runtime tells of within a second is no news. */
+  /**
+   * Containers without a process at the last look; the runtime gets one second to report their
+   * exit.
+   */
   private suspected: ReadonlySet<string> = new Set();
 
   constructor(private readonly options: RuntimeWatchOptions) {}
 
-  /** As of the last look. */
+  /** CONTAINER_RUNTIME_UNAVAILABLE as of the last look. */
   get condition(): PressureReading {
     const reason = this.isAway ? `the container runtime has not answered for ${UNAVAILABLE_AFTER_MS / 1_000} s` : '';
     return { status: this.isAway, reason };
   }
 
-  /** @returns Whether the condition has flipped. */
+  /** Reads the health and acts on it. @returns Whether the condition has changed. */
   look(): boolean {
     const { runtime, replicas, log } = this.options;
     const { containersSilentMs, withoutProcess } = runtime.health?.() ?? HEALTHY;
@@ -56,7 +63,10 @@ export class RuntimeWatch {
     return this.isAway !== wasAway;
   }
 
-  /** Looks until aborted. @param onFlip - Called as soon as the condition has flipped. */
+  /**
+   * Looks each second until aborted.
+   * @param onFlip - Called as soon as the condition has changed.
+   */
   async run(onFlip: () => void, signal: AbortSignal): Promise<void> {
     while (!signal.aborted) {
       await sleep(this.options.clock, HEALTH_INTERVAL_MS, signal).catch(() => undefined);

@@ -41,8 +41,8 @@ function run(command: string, ...args: string[]): ChildProcess {
   return child;
 }
 
-describe('a container whose main process is gone, which its runtime has not told', () => {
-  it('is told apart from one that runs, without a call to the runtime', async () => {
+describe('a container whose main process is gone while its runtime still reports it as running', () => {
+  it('is found without a call to the runtime', async () => {
     const main = run('sleep', '3600');
     await runtime.start(aRequest());
     expect(runtime.health?.().withoutProcess).toEqual([]);

@@ -16,14 +16,22 @@ beforeEach(async () => {
   server = new FakeCriServer();
 });
 
+/** Opens the runtime under test, once the answers of the server are set. */
+async function open(): Promise<void> {
+  await server.listen();
+  const { socketPath, logDirectory, home: imageDirectory } = server;
+  const owner = { cluster: 'c1', node: 'n1' };
+  runtime = await openCriRuntime({ socketPath, logDirectory, imageDirectory, owner, clock: realClock, log: silentLog });
+}
+
 afterEach(async () => {
   await runtime.close();
   await server.dispose();
 });
 
 /**
- * A runtime that refuses to start a container as containerd does: the container shows as ended with code 128 before the call
- * fails, and the caller lists in between.
+ * A runtime that refuses to start a container as containerd does: the container shows as ended with
+ * code 128 before the call fails, and the caller lists in between.
  * @returns The container as listed in between.
  */
 function refuseStart(ended: { readonly reason: string; readonly startedAt: bigint }): { listed: Promise<unknown> } {
@@ -43,15 +51,9 @@ describe('a container that the runtime could not start', () => {
     { name: 'containerd', reason: 'StartError', startedAt: 0n },
     { name: 'a runtime that sets the start time', reason: 'StartError', startedAt: 5n },
     { name: 'CRI-O, whose zero time is negative', reason: 'Error', startedAt: -6_795_364_578_871_345_152n },
-  ])('is neither listed nor told as started or ended, as by $name', async (ended) => {
+  ])('is neither listed nor reported as started or exited with $name', async (ended) => {
     const seen = refuseStart(ended);
-    await server.listen();
-    const { socketPath, logDirectory, home } = server;
-    const owner = { cluster: 'c1', node: 'n1' };
-    runtime = await openCriRuntime({
-      ...{ socketPath, logDirectory, imageDirectory: home, owner },
-      ...{ clock: realClock, log: silentLog },
-    });
+    await open();
     const leave = new AbortController();
     const told: ContainerEvent[] = [];
     const events = runtime.events(leave.signal);
@@ -66,14 +68,8 @@ describe('a container that the runtime could not start', () => {
     expect(told).toEqual([]);
   });
 
-  it('hides no container whose end the runtime did not see', async () => {
-    await server.listen();
-    const { socketPath, logDirectory, home } = server;
-    const owner = { cluster: 'c1', node: 'n1' };
-    runtime = await openCriRuntime({
-      ...{ socketPath, logDirectory, imageDirectory: home, owner },
-      ...{ clock: realClock, log: silentLog },
-    });
+  it('does not hide a container whose end the runtime did not see', async () => {
+    await open();
     await runtime.start(aRequest());
     server.exit(server.only, 255, 'Unknown');
     server.only.startedAt = 0n;

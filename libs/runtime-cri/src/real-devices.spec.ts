@@ -11,7 +11,10 @@ const describeReal = WHY_NOT === undefined ? describe : describe.skip;
 
 let machine: RealCriMachine;
 let home: string;
-/** The log of the kernel, which no container has by itself: include/uapi/linux/major.h, drivers/char/mem.c */
+/**
+ * The log of the kernel, which no container has by itself: include/uapi/linux/major.h,
+ * drivers/char/mem.c
+ */
 let device: string;
 
 /** What a shell says in a container with a device. */
@@ -52,7 +55,7 @@ describeReal(`devices of real containers${WHY_NOT === undefined ? '' : ` (${WHY_
     });
     await expect(inside(of(path.join(home, 'file')), '')).rejects.toMatchObject({
       kind: 'precondition',
-      message: `devices.${home}/file: is no device of this node`,
+      message: `devices.${home}/file: is not a device of this node`,
     });
   });
 

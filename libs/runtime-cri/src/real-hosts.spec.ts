@@ -34,7 +34,8 @@ describeReal(`the hosts file of real containers${WHY_NOT === undefined ? '' : ` 
       network: { hostname: 'shop-1', extraHosts: EXTRA_HOSTS },
       security: { capabilitiesAdd: ['SYS_ADMIN'] },
     });
-    // The only program of the image that resolves names resolves that of its host, so the host is renamed.
+    // The only program of the image that resolves names resolves that of its host, so the host is
+    // renamed.
     const addressOf = (name: string): Promise<string> => sh(status, `hostname ${name}; hostname -i`);
     const names = ['shop-1', 'localhost', 'db', 'db.internal'];
     const found: string[] = [];

@@ -16,7 +16,6 @@ import path from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import type { ContainerRequest, ContainerStatus, VolumeRequest } from '@cloudless/runtime';
 import { openCriRuntime } from './index.js';
-
 import { execIn, requestOf, startIdle } from './testing/real-commands.js';
 import { openRealCriMachine, removeAll, SOCKET, until, WHY_NOT, type RealCriMachine } from './testing/real-cri-machine.js';
 import { mountsWithin } from './volumes/mount-table.js';

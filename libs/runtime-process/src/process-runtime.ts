@@ -322,8 +322,8 @@ function checkLeases({ hello }: Connection): void {
   if (hello.capabilities?.includes(LEASES) === true) return;
   throw new CloudlessError(
     'unimplemented',
-    `lease: the running supervisor (process ${hello.pid}, version ${hello.version}) is older than the capability ${LEASES} and ` +
-      'ends when no container is left; or its machine has no guards for processes, as only Linux has',
+    `lease: the running supervisor (process ${hello.pid}, version ${hello.version}) lacks the capability ${LEASES}, which needs ` +
+      'Linux with sh, setsid, env, sleep and grep; a supervisor of an earlier version is replaced once no container is left',
   );
 }
 

@@ -19,15 +19,18 @@ afterEach(async () => {
 
 const gate = (): string => path.join(scratch, 'gate');
 const waitsAtGate = (): string => `until [ -e ${gate()} ]; do sleep 0.02; done`;
-/** A process that a script made and whose id it wrote to the file of that name. */
+/** The process id that a script wrote to the file of this name. */
 const pidIn = async (name: string): Promise<number> => {
   const file = path.join(scratch, name);
   await until(() => existsSync(file) && readFileSync(file, 'utf8').endsWith('\n'));
   return Number(readFileSync(file, 'utf8'));
 };
-/** Writes its id to a file and stays, in a session of its own, with an empty environment. */
+/**
+ * A process that writes its id to a file and stays, in a session of its own, with an empty
+ * environment.
+ */
 const escapee = (name: string): string => `setsid env -i sh -c 'echo $$ > ${scratch}/${name}; exec sleep 3600'`;
-/** Processes whose arguments name the directory of the machine, and this kind: its supervisor and its guards. */
+/** Supervisor and guards of the machine, by their arguments. */
 const servants = (kind = ''): readonly number[] =>
   readdirSync('/proc').flatMap((entry) => {
     if (!/^\d+$/.test(entry)) return [];
@@ -66,9 +69,10 @@ describe('exit codes outlive the supervisor', () => {
     expect(await endOfContainer(await machine.reopen(), containerId)).toMatchObject({ exitCode: 42, reason: 'exit code 42' });
   });
 
-  it('a process whose guard was killed ends with an unknown exit code, and is not taken for ended before', async () => {
-    const asked = aScript(`${waitsAtGate()}; exit 5`);
+  it('a process whose guard was killed is reported as running until it ends, then with an unknown exit code', async () => {
+    const asked = aScript(`echo $$ > ${scratch}/main; ${waitsAtGate()}; exit 5`);
     const { containerId, pid = 0 } = await machine.runtime.start(asked);
+    await pidIn('main'); // until then the process still has the arguments of its guard
     const guards = servants('cloudless-guard');
     expect(guards).toHaveLength(1);
     const end = endOfContainer(machine.runtime, containerId);
@@ -82,8 +86,9 @@ describe('exit codes outlive the supervisor', () => {
   it('a process whose guard stands still is found ended, and stops when it is told to', async () => {
     const asked = [aScript(waitsAtGate()), aScript('exec sleep 3600')];
     const [gone, stopped] = await Promise.all(asked.map((request) => machine.runtime.start(request)));
+    // Until a program begins its process still has the arguments of its guard.
+    await until(() => servants('cloudless-guard').length === 2);
     const guards = servants('cloudless-guard');
-    expect(guards).toHaveLength(2);
     const end = endOfContainer(machine.runtime, gone!.containerId);
     for (const guard of guards) process.kill(guard, 'SIGSTOP');
     readyAt(gate());
@@ -92,7 +97,7 @@ describe('exit codes outlive the supervisor', () => {
     await until(() => guards.every((guard) => startTokenOf(guard) === undefined));
   });
 
-  it('a process gets exactly the environment that was asked for, whatever its names and values', async () => {
+  it('a process gets exactly the requested environment, whatever names and values it has', async () => {
     const env = {
       PWD: '/no/such/place',
       _: 'underscore',
@@ -120,7 +125,7 @@ describe('exit codes outlive the supervisor', () => {
     ).toEqual(own);
   });
 
-  it('a process that ends at once is told of as started first, then as exited', async () => {
+  it('a process that ends at once is reported as started, then as exited', async () => {
     const leave = new AbortController();
     const events = machine.runtime.events(leave.signal);
     const asked = Array.from({ length: 5 }, () => aScript('', { command: ['true'] }));
@@ -149,13 +154,13 @@ describe('an exclusive process whose supervisor and agent are dead', () => {
   const startExclusive = (script: string): Promise<ContainerStatus> => machine.runtime.start(aScript(script, { lease: LONG }));
   const renew = (lease: ContainerLease, ...ids: readonly ContainerId[]): Promise<void> =>
     machine.runtime.renew(new Map(ids.map((id) => [id, lease])));
-  /** The rest of the lease is gone soon, and SIGTERM gets as long as it takes. */
+  /** Expires soon; SIGKILL never follows within a test. */
   const PATIENT: ContainerLease = { leaseMs: 1_000, graceMs: 600_000 };
   beforeEach(async () => {
     machine = await openRealMachine();
   });
 
-  it('ends by the end of its lease, though it ignores SIGTERM, with all that it started', async () => {
+  it('is killed with all that it started when its lease expires, although it ignores SIGTERM', async () => {
     const script = `trap '' TERM; ${escapee('child')} & echo $$ > ${scratch}/main; wait; sleep 3600`;
     const { containerId } = await startExclusive(script);
     const ids = [await pidIn('main'), await pidIn('child')];
@@ -164,7 +169,7 @@ describe('an exclusive process whose supervisor and agent are dead', () => {
     await until(() => ids.every((pid) => startTokenOf(pid) === undefined));
   });
 
-  it('gets SIGTERM first', async () => {
+  it('gets SIGTERM before SIGKILL when its lease expires', async () => {
     const { containerId } = await startExclusive(
       `trap 'echo 1 > ${scratch}/term; exit 0' TERM; echo $$ > ${scratch}/main; while :; do sleep 0.05; done`,
     );
@@ -175,7 +180,7 @@ describe('an exclusive process whose supervisor and agent are dead', () => {
     expect(await pidIn('term')).toBe(1);
   });
 
-  it('is found ended by its lease by the next supervisor, and the guard goes too', async () => {
+  it('is reported as ended by its lease by the next supervisor, and the lease guard has ended', async () => {
     const { containerId, pid = 0 } = await startExclusive('exec sleep 3600');
     const token = startTokenOf(pid) ?? '';
     await renew(PATIENT, containerId);
@@ -186,7 +191,7 @@ describe('an exclusive process whose supervisor and agent are dead', () => {
     expect(await endOfContainer(again, containerId)).toMatchObject({ exitCode: 143, leaseEnded: true });
   });
 
-  it('ends also when the supervisor stands still', async () => {
+  it('ends when its lease expires while the supervisor is stopped by a signal', async () => {
     const { containerId, pid = 0 } = await startExclusive('exec sleep 3600');
     const token = startTokenOf(pid) ?? '';
     const supervisor = await machine.runtime.supervisorPid();
@@ -199,7 +204,7 @@ describe('an exclusive process whose supervisor and agent are dead', () => {
     }
   });
 
-  it('outlives the lease of another one when its own was renewed', async () => {
+  it('outlives the expired lease of another container when its own lease was renewed', async () => {
     const { containerId, pid = 0 } = await startExclusive('exec sleep 3600');
     const other = await startExclusive('exec sleep 3600');
     await renew({ leaseMs: 1_000, graceMs: 0 }, other.containerId);
@@ -209,7 +214,7 @@ describe('an exclusive process whose supervisor and agent are dead', () => {
     expect(startTokenOf(pid)).toBeDefined();
   });
 
-  it('is adopted also when its lease cannot be written down, and ends by it', async () => {
+  it('is adopted although its lease cannot be written, and ends when the lease expires', async () => {
     const request = aScript('exec sleep 3600', { lease: { leaseMs: 1_000, graceMs: 0 } });
     const { containerId, pid = 0 } = await machine.runtime.start(request);
     const end = endOfContainer(machine.runtime, containerId);
@@ -219,7 +224,7 @@ describe('an exclusive process whose supervisor and agent are dead', () => {
     expect(startTokenOf(pid)).toBeUndefined();
   });
 
-  it('has a guard that is replaced when it is killed', async () => {
+  it('gets another lease guard when the guard is killed', async () => {
     const { containerId, pid = 0 } = await startExclusive('exec sleep 3600');
     const token = startTokenOf(pid) ?? '';
     const leaseGuard = (): number | undefined => servants('cloudless-lease-guard')[0];
@@ -288,7 +293,10 @@ describe.each([
 });
 
 describe('a daemon, whose parent has ended, in a session of its own with an empty environment', () => {
-  /** Only a cgroup tells where it came from: where there are none it is not found, and docs/limits.md says so. */
+  /**
+   * Only a cgroup tells where it came from: where there are none it is not found, and
+   * docs/limits.md says so.
+   */
   const hasCgroup = (pid: number): boolean => readFileSync(`/proc/${pid}/cgroup`, 'utf8').includes('/cloudless-');
   const daemon = (): string => `( ${escapee('daemon')} & )`;
   beforeEach(async () => {

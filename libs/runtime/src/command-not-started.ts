@@ -2,7 +2,8 @@ import { CloudlessError } from '@cloudless/base';
 import type { ExecEvent, ExecRequest } from './container-runtime.js';
 
 /**
- * Why a program could not be executed, as shells and container engines tell the two apart.
+ * Exit codes of a command whose program cannot be executed, as shells and container engines use
+ * them.
  * @see POSIX.1-2017, Shell Command Language, 2.8.2 "Exit Status for Commands"
  */
 export const NOT_STARTED_EXIT_CODES = { notFound: 127, notExecutable: 126 } as const;
@@ -19,8 +20,8 @@ export class CommandNotStartedError extends CloudlessError {
 }
 
 /**
- * The events of a command, in which a program that could not be executed is an exit code with a line of output, no error: callers
- * cannot tell it from a shell that did not find the program, and need not.
+ * Turns a {@link CommandNotStartedError} into a line of output and an exit code, as a shell reports
+ * a program that it cannot execute. Other events and errors pass.
  */
 export async function* withStartFailure(
   { tty }: Pick<ExecRequest, 'tty'>,

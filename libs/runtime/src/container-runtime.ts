@@ -30,7 +30,10 @@ export interface VolumeRequest {
     | { readonly kind: 'named'; readonly namespace: string; readonly workload: string; readonly name: string };
 }
 
-/** Files in memory instead of on disk; what is in them counts as memory of the container. Needs capability `volumes.memory`. */
+/**
+ * Files in memory instead of on disk; what is in them counts as memory of the container. Needs
+ * capability `volumes.memory`.
+ */
 export interface MemoryRequest {
   /** Absent: half of the machine's memory. */
   readonly sizeBytes?: number;
@@ -46,13 +49,19 @@ export type SecurityProfile =
 export interface SecurityRequest {
   readonly runAsNonRoot?: boolean;
   readonly runAsUser?: number;
-  /** A name in the image's own list of users, in place of `runAsUser`. Needs capability `security.username`. */
+  /**
+   * A name in the image's own list of users, in place of `runAsUser`. Needs capability
+   * `security.username`.
+   */
   readonly userName?: string;
   /** Needs `runAsUser` or `userName`. */
   readonly runAsGroup?: number;
   /** Ids of groups beside those of the user. Needs capability `security.groups`. */
   readonly supplementalGroups?: readonly number[];
-  /** A further group, that empty directories and what is made in them belong to. Needs capability `security.groups`. */
+  /**
+   * A further group, that empty directories and what is made in them belong to. Needs capability
+   * `security.groups`.
+   */
   readonly fsGroup?: number;
   readonly readOnlyRootFilesystem?: boolean;
   /** Without `CAP_`, in capitals, or `ALL`. Dropped first, then added. */
@@ -99,7 +108,10 @@ export interface DeviceRequest {
   readonly permissions: string;
 }
 
-/** A limit of each process, as setrlimit(2) has it; -1: no limit. Needs capability `container.ulimits`. */
+/**
+ * A limit of each process, as setrlimit(2) has it; -1: no limit. Needs capability
+ * `container.ulimits`.
+ */
 export interface UlimitRequest {
   /** As `ulimit` and Docker name them: `nofile`, `core`… */
   readonly name: string;
@@ -130,7 +142,10 @@ export interface ContainerRequest {
   readonly ports: readonly PortRequest[];
   /** Enforced limits; absent means none, of `pids` (processes and threads) the runtime's own. CPU in millicores, memory in bytes. */
   readonly limits: { readonly cpuMillis?: number; readonly memoryBytes?: number; readonly pids?: number };
-  /** What was reserved: how CPU time is shared out when there is not enough, and who is ended when memory runs out. Runtimes without cgroups disregard it. */
+  /**
+   * Reserved resources: they decide how scarce CPU time is divided, and which container the kernel
+   * ends when memory runs out. Runtimes without cgroups ignore them.
+   */
   readonly requests?: { readonly cpuMillis?: number; readonly memoryBytes?: number };
   readonly imagePull?: PullPolicy;
   /** Containers of one group, one after the other, share their empty directories: the replica's id. */
@@ -139,15 +154,18 @@ export interface ContainerRequest {
   readonly security?: SecurityRequest;
   readonly network?: NetworkRequest;
   /**
-   * An init process reaps orphans as the first process of the container. Default true where the runtime can; written out as true it
-   * needs capability `container.init`.
+   * An init process reaps orphans as the first process of the container. Default true where the
+   * runtime can; written out as true it needs capability `container.init`.
    */
   readonly init?: boolean;
-  /** Size of /dev/shm, empty at each start; absent: the runtime's own. Needs capability `container.shm`. */
+  /**
+   * Size of /dev/shm, empty at each start; absent: the runtime's own. Needs capability
+   * `container.shm`.
+   */
   readonly shmSizeBytes?: number;
   /**
-   * Kernel parameters of its own namespaces, by their names: `net.ipv4.tcp_keepalive_time`. Each needs a capability of its own,
-   * `sysctl.<name>`.
+   * Kernel parameters of its own namespaces, by their names: `net.ipv4.tcp_keepalive_time`. Each
+   * needs a capability of its own, `sysctl.<name>`.
    */
   readonly sysctls?: Readonly<Record<string, string>>;
   readonly ulimits?: readonly UlimitRequest[];
@@ -184,9 +202,9 @@ export interface ContainerStatus {
   readonly phase: ContainerPhase;
   /** Name of the one that has it, where several runtimes are one. */
   readonly runtime?: string;
-  /** The id under which what stands behind the runtime has it; absent for processes. */
+  /** Id of the container in containerd or CRI-O, as `crictl` prints it; absent for processes. */
   readonly runtimeId?: string;
-  /** The image as it was resolved: by its digest in a registry, or else by its id. */
+  /** Digest of the resolved image in its registry, or else the id of the image. */
   readonly imageDigest?: string;
   /** Process id of the main process while it runs. */
   readonly pid?: number;
@@ -206,15 +224,15 @@ export interface ContainerStatus {
   readonly endpoints: readonly ContainerEndpoint[];
 }
 
-/** How a runtime is, from what it knows without asking anybody. */
+/** Health of a runtime, from what the runtime already knows: reading it makes no call. */
 export interface RuntimeHealth {
-  /** For how long what runs images has left every question unanswered, milliseconds; 0: it answers. */
+  /** For how many milliseconds the container runtime has answered no call; 0: it answers. */
   readonly containersSilentMs: number;
-  /** Containers that run as last seen, and whose main process is not there any more. */
+  /** Containers that were running when last listed, and whose main process no longer exists. */
   readonly withoutProcess: readonly ContainerId[];
 }
 
-/** Of a runtime that answers. */
+/** Health of a runtime that answers. */
 export const HEALTHY: RuntimeHealth = { containersSilentMs: 0, withoutProcess: [] };
 
 /** A container began to run or ended. */
@@ -355,21 +373,22 @@ export interface ContainerRuntime {
   /** Lines in order of their sequence number, each once. Survives rotation. Ends when `signal` is aborted. */
   logs(containerId: ContainerId, request: LogRequest, signal: StopSignal): AsyncIterable<LogLine>;
   /**
-   * The same lines, as many at a time as are there to be read, some 64 KiB at most; and which lines are missing, when a follower
-   * or a reader that resumes is overtaken by rotation.
+   * The same lines in batches of about 64 KiB at most, with a note of missing lines where rotation
+   * removed lines before a follower, or a reader that resumes, has read them.
    */
   logBatches(containerId: ContainerId, request: LogRequest, signal: StopSignal): AsyncIterable<LogBatch>;
   /**
    * Runs a command; the last event is `exited`. A reader that does not take what comes makes the command wait. An aborted
    * signal, or leaving the loop, ends the command and its children: SIGTERM and SIGHUP, SIGKILL after {@link EXEC_GRACE_MS}.
-   * A program that does not exist ends with 127, and one that cannot be executed with 126, each with a line on stderr (on a terminal
-   * on stdout).
-   * @throws kind `precondition` when the container is not running, `invalid` when the command is empty or malformed,
+   * A program that does not exist ends with 127, and one that cannot be executed with 126, each
+   * with a line on stderr (on a terminal on stdout).
+   * @throws kind `precondition` when the container is not running, `invalid` when the command is
+   *   empty or malformed,
    *   `deadline` after the timeout, with what was written before it already delivered, `unimplemented` for a terminal where
    *   capability `exec.tty` is missing.
    */
   exec(containerId: ContainerId, request: ExecRequest, signal: StopSignal): AsyncIterable<ExecEvent>;
-  /** Absent: it always answers. */
+  /** Absent for a runtime that always answers. */
   health?(): RuntimeHealth;
   /** Lets go of connections and files. What runs goes on. */
   close(): Promise<void>;

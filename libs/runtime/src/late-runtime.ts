@@ -36,7 +36,7 @@ export class LateRuntime<Runtime extends ContainerRuntime = ContainerRuntime> im
   private opening: Promise<Runtime> | undefined;
   private opened: Runtime | undefined;
   private closed = false;
-  /** When an owner asked for it first, on the monotonic clock. */
+  /** When `begin` was first called, on the monotonic clock. */
   private begunAt: number | undefined;
   private readonly waiting = new Set<() => void>();
 
@@ -93,7 +93,7 @@ export class LateRuntime<Runtime extends ContainerRuntime = ContainerRuntime> im
     return this.owner === undefined && !this.closed ? [] : (await this.runtime()).list();
   }
 
-  /** One that could not be opened has been silent since it was begun. */
+  /** A runtime that could not be opened counts as silent since `begin`. */
   health(): RuntimeHealth {
     if (this.opened !== undefined) return this.opened.health?.() ?? HEALTHY;
     if (this.begunAt === undefined) return HEALTHY;

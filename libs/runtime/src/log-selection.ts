@@ -7,28 +7,29 @@ export function selectsLine(request: LogRequest, line: Pick<LogLine, 'sequence' 
   return request.streams === undefined || request.streams.includes(line.stream);
 }
 
-/** Picks the wanted lines out of those that are read, and finds out which are missing. */
+/** Selects the requested lines from the lines that are read, and detects missing lines. */
 export class LineSelection {
-  /** Sequence number of the line that is due; undefined while any may be the first. */
+  /** Sequence number of the next expected line; undefined while any line may be the first. */
   private due: bigint | undefined;
 
   /**
-   * @param from - Sequence number at which reading begins.
-   * @param toSkip - Selected lines from there that are before the tail.
+   * @param from - Sequence number of the first line that is read.
+   * @param toSkip - How many selected lines come before the tail.
    */
   constructor(
     private readonly request: LogRequest,
     from: bigint,
     private toSkip = 0,
   ) {
-    // A reader that asks for all that is kept misses nothing of what is not.
+    // A request for all kept lines has no missing lines before the first kept line.
     this.due = request.afterSequence === undefined && request.tailLines === undefined ? undefined : from;
   }
 
   /**
-   * @param lines - Read after those of the calls before.
-   * @param passedOver - Bytes of log files between the lines of the call before and these, when it is known.
-   * @returns Undefined when there is nothing to tell.
+   * @param lines - The lines that follow those of the previous call.
+   * @param passedOver - Bytes of log files between the previous lines and these; undefined when
+   *   unknown.
+   * @returns Undefined when no line is selected and none is missing.
    */
   select(lines: readonly LogLine[], passedOver?: number): LogBatch | undefined {
     const [first] = lines;
@@ -53,7 +54,7 @@ export class LineSelection {
   }
 }
 
-/** The lines of batches, one at a time. */
+/** Yields the lines of batches one at a time. */
 export async function* eachLine(batches: AsyncIterable<LogBatch>): AsyncGenerator<LogLine> {
   for await (const { lines } of batches) yield* lines;
 }

@@ -1,7 +1,7 @@
 /** The name of the file beside the files of a log that holds its {@link RemovedLines}. */
 export const REMOVED_LINES_FILE = 'removed';
 
-/** What rotation has removed of a log since the log began. */
+/** The part of a log that rotation has removed since the log began. */
 export interface RemovedLines {
   /** Sequence number of the first line that is kept. */
   readonly keptFrom: bigint;
@@ -29,10 +29,12 @@ export function parseRemovedLines(text: string): RemovedLines | undefined {
 }
 
 /**
- * Size of everything a log has held before one of its files, bytes: the difference of two such figures is what was written between.
+ * Bytes that a log held before one of its files. The difference of two results is the number of
+ * bytes between two files.
  * @param files - All files that are kept, oldest first.
- * @param removed - Undefined when nothing is known of removed files.
- * @returns Undefined when it cannot be known.
+ * @param removed - Undefined without a record of removed files.
+ * @returns Undefined when the size is unknown, as files were removed without a record or since they
+ *   were listed.
  */
 export function bytesBefore(
   firstSequence: bigint,

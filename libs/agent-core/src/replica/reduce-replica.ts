@@ -20,9 +20,12 @@ import {
 export const KEPT_CONTAINERS = 2;
 /** Why an exclusive replica does not run. */
 const OUT_OF_CONTACT = 'exclusive: not started until a coordinator, which was not heard for too long, says so';
-/** Why a container that runs, as far as its runtime has told, is not ready. */
+/**
+ * Reason of a replica whose main process is gone while the runtime still reports the container as
+ * running.
+ */
 const PROCESS_GONE = 'its main process has ended, and the container runtime has not told how';
-/** Why a replica ended that nobody had asked to stop: the coordinator makes another one. */
+/** Reason of a replica whose start was given up; the coordinator creates another replica. */
 const RUNTIME_AWAY = 'not started: the container runtime of the node does not answer';
 /** Why a replica that was ordered to start does not yet. */
 const WAITS_FOR_TURN = 'waits until fewer containers are being started on this node';
@@ -293,9 +296,10 @@ function onOutOfContact(state: ReplicaState, containerId: ContainerId): Reduced 
 }
 
 /**
- * Gives up a start, so that the replica is made anew elsewhere. It ends as stopped, not as failed: nothing is wrong with it. A
- * container that may have been started all the same is ended as soon as the runtime answers; one that must run only once is
- * waited for instead.
+ * Gives up a start, so that the coordinator creates the replica elsewhere. The replica ends as
+ * stopped, not as failed, as the workload is not at fault. If the container may have been started,
+ * it is removed as soon as the runtime answers; under restart policy `never` the start is not given
+ * up, as the work must not run twice.
  */
 function onRuntimeAway(state: ReplicaState, uncertain: boolean): Reduced {
   const { activity, stop, plan } = state;
@@ -324,7 +328,10 @@ function ended(
   return { state: next.state, effects: [...kept.effects, ...next.effects] };
 }
 
-/** A container that never ran ends nothing: its failure only takes the place of the end of a container that did run before. */
+/**
+ * A container that never ran has no end of its own. Its failure only replaces the end of a
+ * container that ran before.
+ */
 function lastEndOf(state: ReplicaState, ending: Ending): Pick<ReplicaState, 'lastEndReason'> {
   if (ending.kind === 'exited') return { lastEndReason: ending.reason };
   return state.lastEndReason === undefined ? {} : { lastEndReason: `not started: ${ending.reason}` };

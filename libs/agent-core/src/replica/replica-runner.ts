@@ -185,16 +185,22 @@ export class ReplicaRunner {
     this.apply({ kind: 'exited', exit: lostExit(containerId) });
   }
 
-  /** The main processes of these containers are not there any more. */
+  /**
+   * Marks the replica as not ready when its container is one of these, whose main processes no
+   * longer exist.
+   */
   withoutProcess(containerIds: ReadonlySet<string>): void {
     const { activity } = this.state;
     if (activity.kind !== 'running' || !containerIds.has(activity.containerId)) return;
-    this.readiness?.abort(); // what they say of it now is no news
+    this.readiness?.abort(); // a probe of a dead process tells nothing new
     this.probing?.abort();
     this.apply({ kind: 'processGone', containerId: activity.containerId });
   }
 
-  /** The runtime that is to start this replica has not answered for too long. Processes are started by another one. */
+  /**
+   * Gives up a start that needs the container runtime, which has not answered for too long. Plain
+   * processes do not need it.
+   */
   giveUpStart(): void {
     const { activity, plan } = this.state;
     if (plan?.image !== true) return;
@@ -207,7 +213,7 @@ export class ReplicaRunner {
     if (!hasFailed(this.state, exit)) return this.apply({ kind: 'exited', exit });
     if (this.readingLines === exit.containerId) return; // heard before
     this.readingLines = exit.containerId;
-    this.readiness?.abort(); // what they say of it now is no news
+    this.readiness?.abort(); // a probe of a dead process tells nothing new
     this.probing?.abort();
     const heardAt = this.deps.clock.now();
     const lastLines = await readLastLines(exit.containerId, this.deps, this.closing.signal);

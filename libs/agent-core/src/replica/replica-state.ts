@@ -67,7 +67,7 @@ export interface CurrentContainer {
   readonly id: ContainerId;
   readonly startedAtMs: number;
   readonly endpoints: readonly ContainerEndpoint[];
-  /** What the runtime told of it besides, for people. */
+  /** What users see in `get containers` and `describe`. */
   readonly facts?: { readonly [Fact in ContainerFact]: ContainerStatus[Fact] | undefined };
 }
 
@@ -158,10 +158,14 @@ export type ReplicaEvent =
   | { readonly kind: 'probed'; readonly containerId: ContainerId; readonly ready: boolean; readonly reason: string }
   /** Its liveness or startup probe has failed by the threshold. */
   | { readonly kind: 'unhealthy'; readonly containerId: ContainerId; readonly reason: string }
-  /** The main process of this container is not there any more, and the runtime has not told how it ended. */
+  /**
+   * The main process of this container no longer exists, and the runtime has not reported the end
+   * of the container.
+   */
   | { readonly kind: 'processGone'; readonly containerId: ContainerId }
   /**
-   * The runtime has not answered for too long. `uncertain`: it was asked to start the container at hand, which may run all the same.
+   * The runtime has not answered for too long. `uncertain`: a start was requested, so the container
+   * may run.
    */
   | { readonly kind: 'runtimeAway'; readonly uncertain: boolean }
   /** The pre-stop delay has passed. */

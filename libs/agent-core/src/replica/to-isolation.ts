@@ -101,7 +101,10 @@ function toDeviceRequest({ hostPath, containerPath, permissions }: Device): Devi
 
 const MEDIA: Readonly<Record<Medium, 'disk' | 'memory'>> = { [Medium.DISK]: 'disk', [Medium.MEMORY]: 'memory' };
 
-/** What is in memory counts against the limit of the container, so nothing is lost when that is its size too. */
+/**
+ * What is in memory counts against the limit of the container, so nothing is lost when that is its
+ * size too.
+ */
 function toEmptyDir({ medium, sizeLimitBytes }: Volume_EmptyDir, { resources }: WorkloadSpec): VolumeRequest['source'] {
   if (known('medium', String(medium), (MEDIA as Partial<typeof MEDIA>)[medium]) === 'disk') return { kind: 'emptyDir' };
   const size = sizeLimitBytes > 0n ? sizeLimitBytes : (resources?.limits?.memoryBytes ?? 0n);

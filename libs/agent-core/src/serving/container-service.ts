@@ -73,7 +73,8 @@ export class ContainerService {
 
   /**
    * Lines of a container, a replica or all replicas of a workload that are on this node (those that are here when the call begins),
-   * in batches where the request asks for them, with a bookmark whenever nothing was written for 15 s. Ends when `signal` is aborted.
+   * in batches where the request asks for them, with a bookmark whenever nothing was written for 15
+   * s. Ends when `signal` is aborted.
    * @throws kind `notFound`, or `invalid` naming the field.
    */
   async *streamLogs(request: StreamLogsRequest, signal: AbortSignal): AsyncGenerator<LogEntry> {
@@ -207,7 +208,10 @@ export class ContainerService {
     return stats;
   }
 
-  /** What is there at the same time comes together: a step between two generators costs as much as a line. */
+  /**
+   * Entries in lists, as handing one item from generator to generator costs as much as reading a
+   * line.
+   */
   private async entriesOf(request: StreamLogsRequest, signal: AbortSignal): Promise<AsyncIterable<readonly LogEntry[]>> {
     const wanted = toLogRequest(request);
     const after = new Map(request.after.map(({ containerId, sequence }) => [containerId, sequence]));

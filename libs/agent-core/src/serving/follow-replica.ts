@@ -9,7 +9,9 @@ export interface ReplicaLogs {
   readonly replicas: NodeReplicas;
 }
 
-/** Lines and the container that wrote them; or, without lines, after which line the stream begins. */
+/**
+ * Lines and the container that wrote them; or, without lines, after which line the stream begins.
+ */
 export type ReplicaLines =
   | { readonly containerId: ContainerId; readonly batch: LogBatch; readonly position?: never }
   | { readonly containerId: ContainerId; readonly batch?: never; readonly position: bigint };

@@ -42,7 +42,7 @@ async function* endless(_request: StreamLogsRequest, signal: AbortSignal): Async
 }
 
 describe('a channel of logs', () => {
-  it('sends of each log what its window allows, whatever the others may', async () => {
+  it('sends of each log as much as its own window allows', async () => {
     const { channel, open, grant, kindsOf, read } = aChannel(endless);
     const reading = read();
     open(1);
@@ -58,7 +58,7 @@ describe('a channel of logs', () => {
     await reading;
   });
 
-  it('ends each log for itself: at its end, with its failure, and when it is closed', async () => {
+  it('ends one log at its end, at its failure or when it is closed, and no other log', async () => {
     const stopped: string[] = [];
     const { channel, open, grant, close, kindsOf, read, sent } = aChannel(async function* ({ replicaId }, signal) {
       try {
@@ -90,7 +90,7 @@ describe('a channel of logs', () => {
     await reading;
   });
 
-  it('reads logs no further than some bytes ahead of the connection, and ends them with it', async () => {
+  it('reads logs at most 1 MiB ahead of the connection, and ends them with the channel', async () => {
     let reading = 0;
     let read = 0;
     const { channel, open, grant } = aChannel(async function* (request, signal) {
@@ -116,12 +116,12 @@ describe('a channel of logs', () => {
     expect(reading).toBe(0);
   });
 
-  it('refuses a number that is in use, and more logs than a coordinator opens', () => {
+  it('refuses a log id in use, and more than 640 logs', () => {
     const { channel, open } = aChannel(endless);
     open(1);
     expect(() => open(1)).toThrow('log_id: 1 is open already');
     for (let logId = 2; logId <= 640; logId += 1) open(logId);
-    expect(() => open(641)).toThrow('640 logs are open');
+    expect(() => open(641)).toThrow('the channel has 640 open logs');
     channel.end();
   });
 });

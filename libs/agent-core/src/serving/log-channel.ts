@@ -10,18 +10,20 @@ import {
   type StreamLogsRequest,
 } from '@cloudless/api';
 
-/** Logs in one channel; a coordinator keeps to 512 for a node. */
+/** Most open logs in one channel; a coordinator opens at most 512 for a node. */
 export const MAX_CHANNEL_LOGS = 640;
-/** Entries of all logs that wait for the connection, bytes: beyond them no log is read on. */
+/**
+ * Bytes of entries that wait for the connection, over all logs: at this size no log is read
+ * further.
+ */
 const MAX_WAITING_BYTES = 1024 * 1024;
-/** In one message: as many as a coordinator takes at a time without others having to wait. */
+/** Most frames in one message, so that the coordinator does not keep other streams waiting. */
 const MAX_FRAMES_TOGETHER = 256;
 const MAX_BYTES_TOGETHER = 64 * 1024;
 
-/** What a {@link LogChannel} reads logs with. */
 export interface LogChannelDeps {
   readonly streamLogs: (request: StreamLogsRequest, signal: AbortSignal) => AsyncIterable<LogEntry>;
-  /** What the coordinator is told of a failure. */
+  /** Code and message of a failure, as the coordinator gets them. */
   readonly toError: (reason: unknown) => { readonly code: number; readonly message: string };
 }
 
@@ -30,13 +32,13 @@ interface OpenLog {
   readonly stop: AbortController;
   /** Bytes that may still be sent. */
   window: number;
-  /** Lets it go on when it waits for its window. */
+  /** Continues reading when the log waits for its window. */
   wake: () => void;
 }
 
 /**
- * Many logs in one tunnel. Each has a window of its own, so that a reader that has stopped reading holds up no other; what waits for
- * the connection is bounded for all of them together.
+ * Many logs in one tunnel. Each log has a window of its own, so a client that stops reading delays
+ * no other client. The bytes that wait for the connection are bounded over all logs.
  */
 export class LogChannel {
   private readonly logs = new Map<bigint, OpenLog>();
@@ -44,17 +46,20 @@ export class LogChannel {
   private waitingBytes = 0;
   private over = false;
   private wakeOutput = (): void => undefined;
-  /** Logs that wait until fewer bytes wait. */
+  /** Wake-ups of logs that wait until fewer bytes wait for the connection. */
   private readonly held = new Set<() => void>();
 
   constructor(private readonly deps: LogChannelDeps) {}
 
-  /** Does what the coordinator says. @throws kind `invalid` for more logs than it may open. */
+  /**
+   * Handles a frame of the coordinator.
+   * @throws kind `invalid` for an id in use and for more than {@link MAX_CHANNEL_LOGS}.
+   */
   take({ logId, frame }: LogChannelFrame): void {
     if (this.over) return;
     if (frame.case === 'open') this.open(logId, frame.value);
     const log = this.logs.get(logId);
-    if (log === undefined) return; // it has ended meanwhile
+    if (log === undefined) return; // the log has ended meanwhile
     if (frame.case === 'close') this.close(logId, log);
     if (frame.case === 'window') {
       log.window += Number(frame.value);
@@ -69,7 +74,10 @@ export class LogChannel {
     this.wakeOutput();
   }
 
-  /** What goes to the coordinator, as much as has come together while the connection was busy; read once. Ends with the channel. */
+  /**
+   * Frames for the coordinator, grouped while the connection is busy. To be read once; ends with
+   * the channel.
+   */
   async *frames(): AsyncGenerator<readonly LogChannelFrame[]> {
     for (;;) {
       const frames = this.takeWaiting();
@@ -81,7 +89,7 @@ export class LogChannel {
     }
   }
 
-  /** Several small frames, or a large one. */
+  /** Takes several small frames or one large frame. */
   private takeWaiting(): readonly LogChannelFrame[] {
     let bytes = 0;
     let count = 0;
@@ -95,7 +103,8 @@ export class LogChannel {
 
   private open(logId: bigint, request: StreamLogsRequest): void {
     if (this.logs.has(logId)) throw new CloudlessError('invalid', `log_id: ${logId} is open already`);
-    if (this.logs.size >= MAX_CHANNEL_LOGS) throw new CloudlessError('invalid', `open: ${MAX_CHANNEL_LOGS} logs are open`);
+    if (this.logs.size >= MAX_CHANNEL_LOGS)
+      throw new CloudlessError('invalid', `open: the channel has ${MAX_CHANNEL_LOGS} open logs, the most it allows`);
     const log: OpenLog = { stop: new AbortController(), window: 0, wake: () => undefined };
     this.logs.set(logId, log);
     void this.run(logId, log, request);

@@ -48,6 +48,7 @@ describe('lines that were read together', () => {
     const [marker, line] = toLogEntries({ lines: [aLine(10, 'a')], skipped }, owner, 0, 1_000);
     expect(marker).toMatchObject({ ...owner, sequence: 0n, skipped: { firstSequence: 5n, lastSequence: 9n, bytes: 70n } });
     expect(line).toMatchObject({ sequence: 10n, line: 'a' });
+    expect(marker?.time).toEqual(line?.time); // where lines are sorted by time, the marker stays before its line
     const [unknown] = toLogEntries({ lines: [], skipped: { firstSequence: 5n, lastSequence: 9n } }, owner, 0, 1_000);
     expect(unknown?.skipped?.bytes).toBeUndefined();
   });

@@ -15,15 +15,16 @@ export function decodeOutput(bytes: Uint8Array): { readonly text: string; readon
   }
 }
 
-/** Whose lines they are. */
+/** The container and the replica that wrote the lines. */
 export interface LogOwner {
   readonly containerId: string;
   readonly replicaId: string;
 }
 
 /**
- * Lines that were read together as the API shows them.
- * @param maxBatchBytes - So many bytes of lines make one entry; 0: each line is an entry.
+ * Converts lines that were read together to entries of the API, after a marker for missing lines.
+ * @param maxBatchBytes - About how many bytes of lines go into one entry; 0: one entry for each
+ *   line.
  */
 export function toLogEntries(
   { lines, skipped }: LogBatch,
@@ -32,8 +33,12 @@ export function toLogEntries(
   nowMs: number,
 ): readonly LogEntry[] {
   const entries: LogEntry[] = [];
-  if (skipped !== undefined)
-    entries.push(Object.assign(aBookmark(owner, nowMs), { skipped: create(SkippedLinesSchema, toSkipped(skipped)) }));
+  if (skipped !== undefined) {
+    // With the time of the next line, so that lines of several replicas stay in order of their
+    // time.
+    const marker = aBookmark(owner, lines[0]?.timeMs ?? nowMs);
+    entries.push(Object.assign(marker, { skipped: create(SkippedLinesSchema, toSkipped(skipped)) }));
+  }
   for (let from = 0; from < lines.length;) {
     const to = batchEnd(lines, from, maxBatchBytes);
     const line = lines[from];
@@ -44,7 +49,7 @@ export function toLogEntries(
   return entries;
 }
 
-/** Where a batch ends that begins at `from`; it has one line at least. */
+/** Index after the last line of the batch that begins at `from`. A batch has at least one line. */
 function batchEnd(lines: readonly LogLine[], from: number, maxBytes: number): number {
   let bytes = 0;
   let to = from;
@@ -55,7 +60,7 @@ function batchEnd(lines: readonly LogLine[], from: number, maxBytes: number): nu
   return to;
 }
 
-/** About what a line takes in a batch beside its text, bytes. */
+/** Approximate bytes of a line in a batch, without its text. */
 const LINE_OVERHEAD = 24;
 
 function toBatchEntry(lines: readonly LogLine[], owner: LogOwner): LogEntry {
@@ -76,7 +81,10 @@ function toBatchLine({ sequence, timeMs, stream, text, partial }: LogLine): Batc
   return raw === undefined ? { ...fields, text } : { ...fields, text: encoder.encode(decoded), raw };
 }
 
-/** Most output is; to decode it would take longer than all else that is done with a line. */
+/**
+ * Most output is ASCII; decoding it would take longer than everything else that is done with a
+ * line.
+ */
 function isAscii(bytes: Uint8Array): boolean {
   for (let index = 0; index < bytes.length; index += 1) if ((bytes[index] ?? 0) > 0x7f) return false;
   return true;

@@ -164,7 +164,7 @@ export class Tunnels {
     }
   }
 
-  /** Ends when the tunnel does: logs come and go in it. */
+  /** Serves logs that the coordinator opens and closes, until the tunnel ends. */
   private async *logChannel(inbox: TunnelInbox, signal: AbortSignal): AsyncGenerator<TunnelFrame> {
     const { service } = this.options;
     const channel = new LogChannel({
@@ -198,7 +198,10 @@ function aFrame(frame: TunnelFrame['frame']): TunnelFrame {
   return create(TunnelFrameSchema, { frame });
 }
 
-/** A coordinator of an earlier version takes the first frame for the whole result. */
+/**
+ * Splits a result for coordinators that join pieces; earlier versions take the first frame as the
+ * whole result.
+ */
 function* execFrames(result: ExecCommandResponse, inPieces: boolean): Generator<TunnelFrame> {
   const pieces = inPieces ? splitExecResult(result) : [result];
   for (const [index, value] of pieces.entries()) {

@@ -2,7 +2,9 @@ import { create } from '@bufbuild/protobuf';
 import { HelloSchema, NodeCapacitySchema, TaintSchema, type Condition, type Hello, type Taint_Effect } from '@cloudless/api';
 import type { AgentIdentity } from '../agent-store.js';
 
-/** Oldest and newest Session protocol this agent speaks. From 2 on it takes tunnels that carry many logs. */
+/**
+ * Oldest and newest Session protocol of this agent. Version 2 adds tunnels that carry many logs.
+ */
 export const PROTOCOL_MIN = 1;
 export const PROTOCOL_MAX = 2;
 

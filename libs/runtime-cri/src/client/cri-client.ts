@@ -41,7 +41,10 @@ export interface CriVersion {
 export class CriClient {
   private readonly closing = new AbortController();
   private away = false;
-  /** When the oldest quick call was made that was not answered, as none after it was; on the monotonic clock. */
+  /**
+   * When the first quick call since the last answer was made, on the monotonic clock; undefined
+   * after an answer.
+   */
   private silentSince: number | undefined;
   private readonly sessions: Http2SessionManager;
   private readonly runtimeCalls: RuntimeClient;
@@ -63,7 +66,7 @@ export class CriClient {
     return this.closing.signal;
   }
 
-  /** For how long every call that is answered soon or never has been without an answer, milliseconds; 0 when the last one has one. */
+  /** For how many milliseconds no quick call has been answered; 0 after an answer. */
   get silentMs(): number {
     return this.silentSince === undefined ? 0 : this.options.clock.now() - this.silentSince;
   }

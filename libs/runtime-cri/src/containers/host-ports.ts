@@ -23,8 +23,9 @@ export interface PortRange {
  * Sees to it that the ports of the machine that a container asks for are free. Networks do not: they lead a port to a container
  * although somebody else listens there.
  * @param others - What is here, what is being started since before, and the ports that are given to processes of this machine.
- * @returns To be called when the container runs, or when the start failed: until then the ports are kept from other agents on this
- *   machine, which do not see a container that is being started.
+ * @returns Releases the reservation; to be called when the container runs or the start failed.
+ *   Until then other agents on this machine, which do not see a container that is being started, do
+ *   not get the ports.
  * @throws kind `exhausted`, naming the port and who has it.
  */
 export async function claimHostPorts(
@@ -48,7 +49,7 @@ export async function claimHostPorts(
     if (status.phase === 'running') refuseTaken(wanted, taken, status.containerId);
     else if (overlap(wanted, taken) !== undefined && memory.hostNetwork !== true) await sandboxes.endNetwork(sandboxId);
   }
-  const release = await reserve(wanted, others.reservations); // before others are looked at: they look after they have reserved
+  const release = await reserve(wanted, others.reservations); // before the look at others, as other agents do it
   try {
     for (const { containerId, ports } of (await others.foreign?.()) ?? []) {
       refuseTaken(wanted, ports, `${containerId} of another agent on this machine`);
@@ -64,7 +65,7 @@ export async function claimHostPorts(
   }
 }
 
-/** All of them or none. */
+/** Reserves all ports or none. @throws kind `exhausted`. */
 async function reserve(wanted: readonly HostPort[], reservations: PortReservations): Promise<() => void> {
   const reserved: HostPort[] = [];
   const release = (): void => {

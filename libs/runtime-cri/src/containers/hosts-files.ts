@@ -8,23 +8,24 @@ import type { PlannedMount } from '../volumes/mount-paths.js';
 import { hasOwnHostsFile, hostnameOf } from './config/network.js';
 import { HOSTS_PATH, toNodeHosts, toPodHosts } from './config/hosts-text.js';
 
-/** Name of the file in the directory of a container, beside its logs: removed and swept together with them. */
+/** Name of the file in the log directory of a container, with which it is removed. */
 const FILE = 'hosts';
-/** Whatever the user of the container is. */
+/** Any user of the container may read the file. */
 const MODE = 0o644;
 
 /**
- * The hosts files of containers, one for each: container runtimes otherwise mount a copy of the node's file, in which the
- * container's own name is missing. A file lies on the disk of the node from before the container is made until its removal, so
- * neither a restart of the agent nor one of the container runtime changes its content.
+ * Writes one hosts file for each container. Without it, container runtimes mount a copy of the
+ * node's file, which lacks the name of the container. The file exists until the container is
+ * removed, so restarts of the agent and the container runtime do not change it.
  */
 export class HostsFiles {
   constructor(private readonly directoryOf: (containerId: ContainerId) => string) {}
 
   /**
-   * Makes the file, still without the container's address, for the runtime to mount.
+   * Creates the file, empty, for the container runtime to mount.
    * @returns Its mount; undefined when a volume of the request is mounted at `/etc/hosts` itself.
-   * @throws kind `exhausted` when the disk is full, `precondition` when the file cannot be made otherwise.
+   * @throws kind `exhausted` when the disk is full, `precondition` when the file cannot be made
+   *   otherwise.
    */
   async make(request: ContainerRequest): Promise<PlannedMount | undefined> {
     if (hasOwnHostsFile(request)) return undefined;
@@ -43,15 +44,16 @@ export class HostsFiles {
   }
 
   /**
-   * Writes the content once the address is known, into the file that is mounted, so no later than the container starts.
-   * @param ip - Of the sandbox; without meaning in the network of the node.
+   * Writes the content into the mounted file. To be called when the address is known, before the
+   * container starts.
+   * @param ip - Address of the sandbox; ignored in the network of the node.
    * @throws As {@link HostsFiles.make}.
    */
   async fill(request: ContainerRequest, ip: string): Promise<void> {
     if (hasOwnHostsFile(request)) return;
     const file = this.fileOf(request);
     const text = await textOf(request, ip);
-    // Never made anew: a start that failed meanwhile has removed the file for good.
+    // Never creates the file: a start that failed meanwhile has removed it.
     await written(file, () => writeFile(file, text, { flag: 'r+' }));
   }
 

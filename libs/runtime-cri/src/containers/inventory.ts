@@ -23,7 +23,10 @@ export interface Known {
   readonly ip: string;
   readonly status: ContainerStatus;
   readonly memory: Memory;
-  /** Its main process was there when it was read: the agent sees the processes of containers. */
+  /**
+   * Whether the main process was visible when the status was read: an agent may not see the
+   * processes of containers.
+   */
   readonly hadProcess: boolean;
 }
 
@@ -73,7 +76,7 @@ export class Inventory {
     return this.all().find(({ status }) => status.containerId === containerId);
   }
 
-  /** Containers that run as of the newest look, and whose main process is not there any more. */
+  /** Containers that were running at the newest look, and whose main process no longer exists. */
   withoutProcess(): readonly ContainerId[] {
     return this.all().flatMap(({ hadProcess, status: { containerId, phase, pid } }) =>
       hadProcess && phase === 'running' && pid !== undefined && !isThere(pid) ? [containerId] : [],
@@ -111,7 +114,10 @@ export class Inventory {
     );
   }
 
-  /** Process id of the process that a sandbox has itself; undefined when the runtime does not tell. */
+  /**
+   * Process id of the sandbox's own process; undefined when the container runtime does not report
+   * it.
+   */
   async sandboxPidOf(podSandboxId: string): Promise<number | undefined> {
     const { info } = await this.options.client.quick('PodSandboxStatus', (calls, signal) =>
       calls.podSandboxStatus({ podSandboxId, verbose: true }, { signal }),

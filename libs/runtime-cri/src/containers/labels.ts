@@ -55,7 +55,7 @@ export function groupOf({ group, containerId }: Pick<ContainerRequest, 'group' |
   return group ?? containerId;
 }
 
-/** Whether directories are made for a container that go with its group. */
+/** Whether a container has directories that are removed with its group. */
 export function hasGroup({ volumes = [], shmSizeBytes }: Pick<ContainerRequest, 'volumes' | 'shmSizeBytes'>): boolean {
   return shmSizeBytes !== undefined || volumes.some(({ source }) => source.kind === 'emptyDir');
 }

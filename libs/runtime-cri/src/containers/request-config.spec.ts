@@ -126,11 +126,11 @@ describe('what is refused', () => {
     {
       parts: { security: { userName: 'a', runAsUser: 5 } },
       kind: 'invalid',
-      says: 'security.userName: is given by runAsUser too',
+      says: 'security.userName: runAsUser is set, too: set only one of them',
     },
     {
       parts: { security: { userName: 'a', runAsNonRoot: true } },
-      ...{ kind: 'invalid', says: 'security.userName: a name does not tell that it is not root' },
+      ...{ kind: 'invalid', says: 'security.userName: runAsNonRoot cannot check a name: set runAsUser' },
     },
     {
       parts: { security: { userName: 'a' } },
@@ -245,10 +245,14 @@ describe('what is refused', () => {
       parts: { volumes: [{ ...hostPath, source: { kind: 'emptyDir', memory: {} } }] },
       ...{ kind: 'unimplemented', says: 'volumes.v: this node lacks the capability volumes.memory' },
     },
-    { parts: { sysctls: { 'vm.swappiness': '1' } }, kind: 'invalid', says: 'sysctls.vm.swappiness: is of the whole machine' },
+    {
+      parts: { sysctls: { 'vm.swappiness': '1' } },
+      kind: 'invalid',
+      says: 'sysctls.vm.swappiness: applies to the whole machine',
+    },
     {
       parts: { sysctls: { 'net.core.somaxconn': '1' }, network: { hostNetwork: true } },
-      ...{ kind: 'invalid', says: 'sysctls.net.core.somaxconn: is of the machine, whose network' },
+      ...{ kind: 'invalid', says: 'sysctls.net.core.somaxconn: applies to the network of the machine' },
     },
     {
       parts: { sysctls: { 'net.core.somaxconn': '1' } },

@@ -13,7 +13,7 @@ const MEANINGS: readonly { readonly kind: ErrorKind; readonly text: RegExp }[] =
   },
 ];
 
-/** What containerd and CRI-O say of a user that the files of an image do not know. */
+/** Errors of containerd and CRI-O for a user name that the image does not have. */
 const UNKNOWN_USER = /no users found|unable to find user|no matching entries in passwd/i;
 
 /** A failed start as the port has it. */

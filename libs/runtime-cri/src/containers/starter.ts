@@ -200,7 +200,7 @@ export class Starter {
     const { ulimits = [] } = request;
     if (ulimits.length > 0) await limitSandbox(await inventory.sandboxPidOf(podSandboxId), ulimits);
     const hosts = await this.hostsFiles.make(request);
-    const all = hosts === undefined ? mounts : [...mounts, hosts]; // last: /etc may be a volume
+    const all = hosts === undefined ? mounts : [...mounts, hosts]; // last, as /etc may be a volume
     const config = toContainerConfig(request, owner, { imageRef, mounts: all, pids, kernel: this.kernel });
     const [{ containerId: runtimeId }, ip] = await Promise.all([
       client.slow('CreateContainer', (calls, signal) =>
@@ -217,7 +217,10 @@ export class Starter {
     return inventory.learn({ runtimeId, sandboxId: podSandboxId, ip }, answer);
   }
 
-  /** Also writes the hosts file, which needs the address. @returns Empty in the network of the machine. */
+  /**
+   * Gets the address and writes it to the hosts file.
+   * @returns Empty in the network of the machine.
+   */
   private async addressOf(request: ContainerRequest, podSandboxId: string): Promise<string> {
     const ip = request.network?.hostNetwork === true ? '' : await this.options.inventory.ipOf(podSandboxId);
     await this.hostsFiles.fill(request, ip);

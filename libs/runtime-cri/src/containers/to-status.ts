@@ -54,7 +54,7 @@ export function toStatus(answer: ContainerStatusResponse, ip: string, bootedAtMs
   };
 }
 
-/** How a runtime calls an end that it did not see, as over a restart of the machine. */
+/** Reason of an end that the container runtime did not see, as across a restart of the machine. */
 const LOST_END = 'Unknown';
 
 function endOf(reason: string, exitCode: number, beforeBoot: boolean): { readonly exitCode: number; readonly reason: string } {
@@ -64,13 +64,15 @@ function endOf(reason: string, exitCode: number, beforeBoot: boolean): { readonl
   return { exitCode, reason: exitReason(exitCode, SIGNALS.get(exitCode - 128)) };
 }
 
-/** containerd's reason of a container whose main process could not be started. */
+/** Reason that containerd gives for a container whose main process could not be started. */
 const START_ERROR = 'StartError';
 
 /**
- * Whether a container shows as ended although its main process never ran: runtimes keep such a container, with a made-up exit
- * code (128), until it is removed. An end that a runtime did not see may have lost its start time, too, and is no such case.
- * @see containerd, pkg/cri/server/container_start.go; CRI-O gives the zero time of Go, which is negative in nanoseconds
+ * Whether an exited container never ran: container runtimes keep a container whose start failed,
+ * with exit code 128, until its removal. A container whose end the runtime did not see may lack a
+ * start time, too, but did run.
+ * @see containerd, pkg/cri/server/container_start.go; CRI-O gives the zero time of Go, which is
+ *   negative in nanoseconds
  */
 export function wasNeverStarted(status: CriStatus | undefined): boolean {
   if (status?.state !== ContainerState.CONTAINER_EXITED) return false;

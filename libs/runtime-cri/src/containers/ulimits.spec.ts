@@ -27,22 +27,22 @@ describe('limits of the main process', () => {
   it.each([
     { name: 'core', soft: 0, hard: -1 },
     { name: 'nofile', soft: 4096, hard: 4096 },
-  ])('$name: are as they were asked for', async ({ name, soft, hard }) => {
+  ])('$name: are accepted when they are as requested', async ({ name, soft, hard }) => {
     await confirm(name, soft, hard);
   });
 
   it('are refused when the container runtime made them something else', async () => {
     await expect(confirm('nofile', 1024, 4096)).rejects.toMatchObject({
       kind: 'precondition',
-      message: 'ulimits.nofile: the container runtime made 1024:4096 into 4096:4096; ask for that, or leave it out',
+      message: 'ulimits.nofile: the container runtime set 4096:4096 instead of 1024:4096; request 4096:4096, or omit the limit',
     });
   });
 
-  it('are of no interest once it has ended', async () => {
+  it('are not checked once the process has ended', async () => {
     await confirm('nofile', 1024, 4096, PID + 1);
   });
 
-  it.each([undefined, process.pid])('are not set on what does not start containers: process %p', async (pid) => {
+  it.each([undefined, process.pid])('are not set on a process that does not start containers: %p', async (pid) => {
     await expect(limitSandbox(pid, [])).rejects.toMatchObject({ kind: 'unimplemented' });
   });
 });

@@ -1,13 +1,13 @@
-import { execFile } from 'node:child_process';
 import { readFileSync } from 'node:fs';
-import { promisify } from 'node:util';
 import { CloudlessError, errorMessageOf, sleep, type Clock } from '@cloudless/base';
 import type { ContainerRequest, UlimitRequest } from '@cloudless/runtime';
 import { commandLineOf, readProcess } from '../system/host-processes.js';
+import { runTool } from '../system/run-tool.js';
 
-const run = promisify(execFile);
-
-/** Limits that can be set, with their titles in /proc/<pid>/limits. @see proc_pid_limits(5), getrlimit(2) */
+/**
+ * Limits that can be set, with their titles in /proc/<pid>/limits.
+ * @see proc_pid_limits(5), getrlimit(2)
+ */
 const TITLES: Readonly<Record<string, string>> = {
   core: 'Max core file size',
   memlock: 'Max locked memory',
@@ -19,7 +19,10 @@ const TITLES: Readonly<Record<string, string>> = {
   sigpending: 'Max pending signals',
   stack: 'Max stack size',
 };
-/** These would end, or starve, the program that starts the container's processes, which has the same limits. */
+/**
+ * Limits that would end or starve the program that starts the container's processes, as that
+ * program has the same limits.
+ */
 const SHARED_WITH_RUNTIME = ['as', 'cpu', 'data', 'fsize', 'locks', 'rss', 'rttime'];
 /** The program that starts a container has files open itself. */
 const MIN_FILES = 256;
@@ -29,7 +32,7 @@ const UNLIMITED = -1;
 export function checkUlimits({ ulimits = [] }: Pick<ContainerRequest, 'ulimits'>): void {
   for (const { name, soft, hard } of ulimits) {
     if (SHARED_WITH_RUNTIME.includes(name)) throw failure('unimplemented', name, 'would limit the container runtime too');
-    if (!(name in TITLES)) throw failure('invalid', name, 'is no limit');
+    if (!(name in TITLES)) throw failure('invalid', name, `is not a known limit: use one of ${Object.keys(TITLES).join(', ')}`);
     if (![soft, hard].every((value) => Number.isInteger(value) && value >= UNLIMITED)) {
       throw failure('invalid', name, 'must be whole numbers from -1 up');
     }
@@ -40,32 +43,38 @@ export function checkUlimits({ ulimits = [] }: Pick<ContainerRequest, 'ulimits'>
 }
 
 /**
- * Sets the limits of a sandbox whose container is not made yet. The interface of container runtimes has no field for them, but all
- * processes of a container are started by the process that holds its sandbox (containerd's shim), and inherit from there: so none
- * of them is ever without.
+ * Sets the limits of a sandbox whose container is not created yet. The container runtime interface
+ * has no field for them. All processes of a container inherit the limits of the process that holds
+ * the sandbox (containerd's shim), so every process of the container has them from its first
+ * moment.
  * @param sandboxPid - Of the sandbox's own process.
- * @throws kind `unimplemented` when another program holds the sandbox, `precondition` when the kernel refuses.
+ * @throws kind `unimplemented` when another program holds the sandbox, `precondition` when the
+ *   kernel refuses.
  */
 export async function limitSandbox(sandboxPid: number | undefined, ulimits: readonly UlimitRequest[]): Promise<void> {
   const holder = sandboxPid === undefined ? undefined : readProcess(sandboxPid)?.parentPid;
   if (holder === undefined || !(commandLineOf(holder)[0] ?? '').includes('containerd-shim')) {
-    throw new CloudlessError('unimplemented', 'ulimits: this container runtime does not say who starts its containers');
+    throw new CloudlessError(
+      'unimplemented',
+      'ulimits: this container runtime does not report the process that starts its containers; use containerd',
+    );
   }
   const flags = ulimits.map(({ name, soft, hard }) => `--${name}=${textOf(soft)}:${textOf(hard)}`);
   try {
-    await run('prlimit', ['--pid', String(holder), ...flags]);
+    await runTool('prlimit', ['--pid', String(holder), ...flags]);
   } catch (reason) {
     const { stderr = '' } = reason as { readonly stderr?: string };
     const why = stderr.trim() === '' ? errorMessageOf(reason) : stderr.trim();
-    const message = `ulimits: cannot be set: ${why}; above those of the container runtime an agent needs CAP_SYS_RESOURCE`;
+    const message = `ulimits: the limits cannot be set: ${why}; to exceed those of the container runtime an agent needs CAP_SYS_RESOURCE`;
     throw new CloudlessError('precondition', message, { cause: reason });
   }
 }
 
 /**
- * Sees to it that the main process of a container has the limits that were asked for: runtimes written in some versions of Go make
- * the soft limit of open files the hard one.
- * @throws kind `precondition`, naming the limit. A process that has ended needs none.
+ * Checks that the main process of a container has the requested limits: container runtimes that are
+ * built with some versions of Go raise the soft limit of open files to the hard limit. A process
+ * that has ended is not checked.
+ * @throws kind `precondition`, naming the limit.
  */
 export async function confirmUlimits(
   pid: number,
@@ -81,7 +90,10 @@ export async function confirmUlimits(
   }
 }
 
-/** The program that starts a process may have other limits until it becomes that process, a moment after the start was answered. */
+/**
+ * The program that starts a container may have other limits for a moment, until it executes the
+ * program of the container.
+ */
 const LOOK_MS = 10;
 const LOOKS = 500;
 
@@ -98,8 +110,9 @@ function differenceOf(lines: readonly string[], ulimits: readonly UlimitRequest[
     if (line === undefined) continue;
     const [foundSoft, foundHard] = line.slice(title.length).trim().split(/\s+/);
     if (foundSoft === textOf(soft) && foundHard === textOf(hard)) continue;
-    const made = `the container runtime made ${textOf(soft)}:${textOf(hard)} into ${foundSoft}:${foundHard}`;
-    return failure('precondition', name, `${made}; ask for that, or leave it out`);
+    const found = `${foundSoft}:${foundHard}`;
+    const message = `the container runtime set ${found} instead of ${textOf(soft)}:${textOf(hard)}; request ${found}, or omit the limit`;
+    return failure('precondition', name, message);
   }
   return undefined;
 }

@@ -1,13 +1,16 @@
 import { sleep, type Clock } from '@cloudless/base';
 
-/** Steps of the first second, and after it: a look reads the process table of the machine. */
+/**
+ * Delay between looks in the first second, and later: each look reads the process table of the
+ * machine.
+ */
 const STEP_MS = { first: 5, later: 100 };
 const FIRST_MS = 1_000;
 
 /**
- * Looks until something is there.
- * @param isOver - Asked before each look: no more looks once true.
- * @returns What `look` found; undefined when it was over before.
+ * Polls until `look` finds something.
+ * @param isOver - Checked before each look; true ends the polling.
+ * @returns The result of `look`; undefined when the polling ended before.
  */
 export async function awaitFound<Found>(
   look: () => Found | undefined,

@@ -49,7 +49,10 @@ async function* onePiece(): AsyncGenerator<ExecInput> {
   await new Promise<never>(() => undefined);
 }
 
-/** The server stops to read, tells the end, and resets the connection, as a kernel does when input was left unread. */
+/**
+ * The server stops to read, tells the end, and resets the connection, as a kernel does when input
+ * was left unread.
+ */
 function endAndReset(exitCode: number): void {
   server.peer.pause();
   server.peer.write(dataFrame(STREAMS.error, endStatus(exitCode)));

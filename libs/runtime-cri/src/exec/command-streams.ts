@@ -5,14 +5,13 @@ import { resizeFrame, type ExecInputSender } from './exec-input.js';
 import { exitCodeFrom } from './exec-outcome.js';
 import { pingFrame, SpdyParser, SpdyStreams, type SpdyFrame } from './spdy.js';
 
-/** Between one sending of a terminal's first size and the next. */
+/** Delays between repeated sends of a terminal's first size. */
 const SIZE_DELAYS_MS = [20, 30, 50, 100, 200, 400, 800];
-/** The end of a command is told in far less. */
+/** The status of a command is much smaller. */
 const MAX_STATUS_BYTES = 64 * 1024;
-/** Output that waits for its reader before no more is read from the connection. */
+/** Bytes of unread output at which reading from the connection pauses. */
 const MAX_HELD_BYTES = 1024 * 1024;
 
-/** Needs of {@link CommandStreams}. */
 export interface CommandStreamsOptions {
   /** The upgraded connection, and what came with the upgrade. */
   readonly socket: Duplex;
@@ -23,11 +22,12 @@ export interface CommandStreamsOptions {
 }
 
 /**
- * The streams of one remote command over one connection: its input, its output, and how it ended.
+ * The streams of one remote command over one connection: input, output and exit status.
  *
- * What arrives is taken apart at once, and not when a reader asks for it. A runtime closes the connection as soon as the command
- * has ended; when the command left input unread, the kernel then resets the connection, and Node drops whatever it has read and
- * not handed out: the exit code, too. What was taken apart before survives that.
+ * Frames are parsed as they arrive, not when a reader asks for them. A container runtime closes the
+ * connection as soon as the command has ended. If the command left input unread, the kernel then
+ * resets the connection, and Node.js drops everything that no listener has received yet, the exit
+ * code included.
  */
 export class CommandStreams {
   private readonly streams = new SpdyStreams();
@@ -47,17 +47,20 @@ export class CommandStreams {
     socket.on('close', () => this.end({}));
   }
 
-  /** Whether the runtime has told the end of the command. */
+  /** Whether the container runtime has sent the exit status. */
   get hasEnded(): boolean {
     return this.exit !== undefined;
   }
 
-  /** Whether the connection is over: nothing more will be told. */
+  /** Whether the connection is closed. */
   get isClosed(): boolean {
     return this.options.socket.destroyed;
   }
 
-  /** Opens all streams that the runtime expects, which starts the command, and begins to send its input. */
+  /**
+   * Opens all streams, upon which the container runtime starts the command, and begins to send the
+   * input.
+   */
   async open(): Promise<void> {
     const { socket, head, input, tty } = this.options;
     this.take(head);
@@ -72,9 +75,9 @@ export class CommandStreams {
   }
 
   /**
-   * What the command writes, and its end. To be read once.
-   * @throws kind `unavailable` when the connection ends before the runtime has told the end of the command; as
-   *   {@link exitCodeFrom} when the command did not run.
+   * Output and exit of the command. To be read once.
+   * @throws kind `unavailable` when the connection ends without an exit status; as {@link
+   *   exitCodeFrom} when the command did not run.
    */
   async *events(): AsyncGenerator<ExecEvent> {
     for (;;) {
@@ -105,7 +108,10 @@ export class CommandStreams {
     return streamId;
   }
 
-  /** Runtimes lose a size that comes before the terminal is there, and do not tell when it is. The same size again changes nothing. */
+  /**
+   * Repeats the first size: container runtimes drop a size that arrives before the terminal exists,
+   * without an error.
+   */
   private async keepSize(frame: Buffer): Promise<void> {
     const { socket, input, clock } = this.options;
     for (const delayMs of SIZE_DELAYS_MS) {
@@ -136,7 +142,10 @@ export class CommandStreams {
     if (isWhole(this.status)) this.noteExit();
   }
 
-  /** What was told of the end is read by whoever reads the events, and so is the failure to understand it. */
+  /**
+   * The status is parsed by the reader of the events, who also gets the error for a malformed
+   * status.
+   */
   private noteExit(): void {
     const { status } = this;
     this.exit = () => ({ kind: 'exited', exitCode: exitCodeFrom(status) });
@@ -149,7 +158,10 @@ export class CommandStreams {
     if (this.heldBytes <= MAX_HELD_BYTES / 2 && socket.isPaused()) socket.resume();
   }
 
-  /** Nothing more comes. An end that was told in part is given as it is, and refused with its words where it is read. */
+  /**
+   * The connection has ended. An incomplete status becomes an error, with its text, for the reader
+   * of the events.
+   */
   private end(how: { readonly cause?: unknown }): void {
     this.over ??= how;
     if (this.exit === undefined && this.status !== '') this.noteExit();

@@ -36,11 +36,17 @@ export interface ExecOptions {
   readonly signal: StopSignal;
 }
 
-/** The next command of a container waits no longer than this for the process of the one before to be seen. */
+/**
+ * The next command of a container waits at most so long until the process of the previous command
+ * is found.
+ */
 const TURN_MS = 10_000;
-/** A command that was not seen for so long is taken to have come and gone between two looks. */
+/** A process that is not found by then is taken to have started and ended between two looks. */
 const UNSEEN_MS = 30_000;
-/** After its caller has gone, a command that has not been seen yet is looked for so long, to be ended: the runtime may start it late. */
+/**
+ * For so long after the caller has left, a process that is not found yet is searched, as it may
+ * start late and must be ended.
+ */
 const LATE_START_MS = 10_000;
 const FIND_STEP_MS = 5;
 const FIND_PIPE_MS = 1_000;
@@ -48,7 +54,7 @@ const FIND_PIPE_MS = 1_000;
 const STUCK_LOOK_MS = 100;
 const STUCK_MS = 200;
 const DRAIN_TURN_MS = 5;
-/** A busy runtime takes seconds to tell an end. */
+/** A busy container runtime takes seconds to send the exit status. */
 const DRAIN_MS = 60_000;
 
 /** Runs a command by the runtime's streaming; see `ContainerRuntime.exec`. */
@@ -155,11 +161,11 @@ class RunningCommand {
       const opened = await openStreams(url, this.signal);
       const streams = (this.streams = new CommandStreams({ ...opened, input: this.input, tty, clock }));
       this.found = this.find(before);
-      void Promise.race([this.found, this.pause(TURN_MS)])
+      void this.foundWithin(TURN_MS)
         .then(() => this.ownPipes(shimPid, pipesBefore))
         .finally(release) // the next command of this container may start: ours is told from it
         .then(async (pipes) => {
-          const command = await Promise.race([this.found, this.pause(UNSEEN_MS - TURN_MS)]);
+          const command = await this.foundWithin(UNSEEN_MS - TURN_MS);
           await this.freeInput(command, pipes, streams);
         })
         .catch(() => undefined);
@@ -171,7 +177,10 @@ class RunningCommand {
     }
   }
 
-  /** Which process of this machine the command is: however long the runtime takes to start it, it must be ended with its caller. */
+  /**
+   * Finds the process of the command, however late the runtime starts it: the process must end with
+   * its caller.
+   */
   private async find(before: ReadonlySet<string>): Promise<HostProcess | undefined> {
     const { clock, mainPid, records } = this.options;
     const isOver = (): boolean =>
@@ -183,8 +192,18 @@ class RunningCommand {
     return found;
   }
 
-  private pause(delayMs: number): Promise<undefined> {
-    return sleep(this.options.clock, delayMs).then(() => undefined);
+  /** The process of the command; undefined when it is not found within the delay. */
+  private async foundWithin(delayMs: number): Promise<HostProcess | undefined> {
+    const found = new AbortController();
+    const late = sleep(this.options.clock, delayMs, found.signal).then(
+      () => undefined,
+      () => undefined,
+    );
+    try {
+      return await Promise.race([this.found, late]);
+    } finally {
+      found.abort(); // no timer is left
+    }
   }
 
   /** The pipe by which the command gets its input; none when it has none, or is not seen in time. */

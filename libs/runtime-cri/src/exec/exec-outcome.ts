@@ -9,17 +9,18 @@ interface Status {
   readonly details?: { readonly causes?: readonly { readonly reason?: string; readonly message?: string }[] };
 }
 
-/** Texts of runtimes for a program that does not exist, or cannot be executed. */
+/** Errors of container runtimes for a program that does not exist or cannot be executed. */
 const NOT_FOUND = /executable file [^:]*not found|no such file or directory/i;
 const NOT_EXECUTABLE = /permission denied|exec format error|is a directory|not a directory/i;
-/** What comes before the cause, one layer after the other. */
+/** Prefixes of the layers of the container runtime, before the cause. */
 const LAYERS = /^.*unable to start container process: (?=exec)/s;
 const NOT_RUNNING =
   /is in CONTAINER_EXITED state|container not running|cannot exec in a (?:stopped|deleted) state|not running|ttrpc: closed/i;
 
 /**
  * @returns The exit code.
- * @throws {@link CommandNotStartedError} when the program could not be executed, kind `precondition` when the container does not run.
+ * @throws {@link CommandNotStartedError} when the program could not be executed, kind
+ *   `precondition` when the container does not run.
  */
 export function exitCodeFrom(text: string): number {
   let status: Status;

@@ -9,8 +9,9 @@ const PROTOCOL = 'v4.channel.k8s.io';
 const MAX_REFUSAL_BYTES = 4 * 1024;
 
 /**
- * A connection that is read to its end, also after a write has failed. Node gives up the whole connection then, with what has
- * arrived and was not read yet: a runtime that closes with input unread would take the exit code of the command with it.
+ * A connection that stays readable after a write has failed. Node.js would destroy the connection
+ * and drop unread data: the exit code of a command would be lost when the container runtime closes
+ * with input unread.
  */
 class ReadToEndSocket extends Socket {
   override _write(chunk: unknown, encoding: BufferEncoding, done: WriteDone): void {
@@ -24,7 +25,10 @@ class ReadToEndSocket extends Socket {
 
 type WriteDone = (error?: Error | null) => void;
 
-/** A write that failed stays under way: nothing is written after it, and reading shows in its turn that the other side has gone. */
+/**
+ * Never completes a failed write: no further write follows, and the reading side detects the end of
+ * the connection.
+ */
 function unlessFailed(done: WriteDone): WriteDone {
   return (error) => {
     if (error === undefined || error === null) done(error);

@@ -34,7 +34,10 @@ export class ContainerLogs {
 
   constructor(private readonly options: ContainerLogsOptions) {}
 
-  /** The lines of a log, see `ContainerRuntime.logBatches`. A runtime that goes away meanwhile does not end a follower. */
+  /**
+   * The lines of a log, see `ContainerRuntime.logBatches`. A runtime that goes away meanwhile does
+   * not end a follower.
+   */
   async *read(containerId: ContainerId, request: LogRequest, signal: StopSignal): AsyncGenerator<LogBatch> {
     const { client, inventory, directory } = this.options;
     if (client.closed.aborted) throw closedError();

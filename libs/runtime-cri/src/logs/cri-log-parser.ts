@@ -35,7 +35,10 @@ export class CriLogParser {
     return this.nextSequence;
   }
 
-  /** The lines that these bytes complete, in order, with texts in memory of their own: the chunk may be reused afterwards. */
+  /**
+   * The lines that these bytes complete, in order, with texts in memory of their own: the chunk may
+   * be reused afterwards.
+   */
   feed(chunk: Uint8Array): readonly LogLine[] {
     const bytes = Buffer.concat([this.rest, chunk]);
     const lines: LogLine[] = [];
@@ -106,7 +109,9 @@ function parseHeader(bytes: Buffer, times: TimeParser): Header | undefined {
 /** `2016-10-06T00:17:09`, a fraction of a second in three digits or more, and a time zone. */
 const TIME = /^([0-9T:-]{19})\.(\d{3})\d*(Z|[+-]\d\d:\d\d)$/;
 
-/** Parses the times of entries, of which many in a row are of the same second: that is parsed once. */
+/**
+ * Parses the times of entries, of which many in a row are of the same second: that is parsed once.
+ */
 class TimeParser {
   private second = '';
   private zone = '';

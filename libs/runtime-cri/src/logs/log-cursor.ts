@@ -3,15 +3,15 @@ import type { LogLine } from '@cloudless/runtime';
 import { CriLogParser } from './cri-log-parser.js';
 import { listLogFiles, sequenceAfter, sizeBefore, type LogFile } from './log-files.js';
 
-/** Read, parsed and handed on at a time. */
+/** Bytes that are read and parsed at a time. */
 const CHUNK_BYTES = 64 * 1024;
 
 /** Lines that were read together. */
 export interface ReadLines {
   readonly lines: readonly LogLine[];
   /**
-   * Bytes of log files between the file of these lines and the one read before; undefined when not known. Above 0, files were
-   * removed before they were read.
+   * Bytes of log files between the file of these lines and the file that was read before; undefined
+   * when unknown. Above 0, files were removed before they were read.
    */
   readonly passedOver?: number | undefined;
 }
@@ -20,7 +20,10 @@ export interface ReadLines {
 export class LogCursor {
   private handle: FileHandle | undefined;
   private parser: CriLogParser | undefined;
-  /** Sequence number of the first line of the file that is open: what it will be called once it is rotated. */
+  /**
+   * Sequence number of the first line of the file that is open: what it will be called once it is
+   * rotated.
+   */
   private openSequence = 0n;
   private position = 0;
   /** Size of the log before the open file; undefined when not known. */
@@ -35,7 +38,10 @@ export class LogCursor {
     this.start = file;
   }
 
-  /** Everything from the position to the end of the newest file. @param ended - Nothing is written any more. */
+  /**
+   * Everything from the position to the end of the newest file.
+   * @param ended - Nothing is written any more.
+   */
   async *linesUpToNow(ended: boolean): AsyncGenerator<ReadLines> {
     for (;;) {
       const next = this.handle === undefined ? this.first(ended) : this.following(ended); // before the last read of this file
@@ -44,7 +50,8 @@ export class LogCursor {
       const firstSequence =
         next.firstSequence ?? this.parser?.sequence ?? (await firstSequenceOf(next, listLogFiles(this.directory)));
       await this.openAt(next, firstSequence);
-      // The current file may have been rotated away between the look and the opening: then another one carries that name.
+      // The current file may have been rotated away between the look and the opening: then another
+      // one carries that name.
       const rotated = listLogFiles(this.directory).find((file) => file.firstSequence === firstSequence);
       if (next.state === 'current' && rotated !== undefined) await this.openAt(rotated, firstSequence);
     }
@@ -101,7 +108,10 @@ export class LogCursor {
   }
 }
 
-/** The files whose lines have their numbers for good: not the current one while the one before it may still grow. */
+/**
+ * The files whose lines have their numbers for good: not the current one while the one before it
+ * may still grow.
+ */
 export function numberedFiles(directory: string, ended: boolean): readonly LogFile[] {
   const files = listLogFiles(directory);
   return ended || !files.some(({ state }) => state === 'closing') ? files : files.filter(({ state }) => state !== 'current');

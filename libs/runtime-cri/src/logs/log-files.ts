@@ -46,7 +46,7 @@ export function listLogFiles(directory: string): readonly LogFile[] {
   return [...rotated, { file: path.join(directory, LOG_FILE), state: 'current', firstSequence: undefined }];
 }
 
-/** What rotation has removed of the log in a directory; undefined when nothing is known. */
+/** Reads the record of removed lines of the log in a directory; undefined without a record. */
 export function readRemovedLines(directory: string): RemovedLines | undefined {
   try {
     return parseRemovedLines(readFileSync(path.join(directory, REMOVED_LINES_FILE), 'utf8'));
@@ -55,7 +55,10 @@ export function readRemovedLines(directory: string): RemovedLines | undefined {
   }
 }
 
-/** Size of everything the log has held before the file with this first line, bytes; undefined when it cannot be known. */
+/**
+ * Size of everything the log has held before the file with this first line, bytes; undefined when
+ * it cannot be known.
+ */
 export function sizeBefore(directory: string, firstSequence: bigint): number | undefined {
   const measured = listLogFiles(directory).flatMap((file) => {
     const found = file.firstSequence === undefined ? undefined : statSync(file.file, { throwIfNoEntry: false });

@@ -16,7 +16,10 @@ export interface LogReadOptions {
   readonly completed: () => Promise<void>;
 }
 
-/** Reads a log that a runtime may be writing, and we rotating: each line that is kept once, in order, as many as are there. */
+/**
+ * Reads a log that a runtime may be writing, and we rotating: each line that is kept once, in
+ * order, as many as are there.
+ */
 export async function* readLog(options: LogReadOptions): AsyncGenerator<LogBatch> {
   const { directory, request, signal, isComplete } = options;
   if (signal.aborted) return;

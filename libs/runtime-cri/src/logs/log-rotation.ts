@@ -63,18 +63,21 @@ async function finish({ directory, files, clock, reopen }: RotationOptions, begu
   for (const { file } of surplus) await rm(file, { force: true });
 }
 
-/** Before the files go, so that a reader that misses them can tell how much that was. Without a record it cannot: no more. */
+/**
+ * To be called before the files are removed, so that a reader that misses them can report their
+ * size.
+ */
 async function recordRemoval(directory: string, surplus: readonly LogFile[], keptFrom: bigint): Promise<void> {
   const before = readRemovedLines(directory) ?? { keptFrom: 1n, bytes: 0 };
-  // What was recorded by a turn that did not come to the removal is not counted twice.
+  // Files that an interrupted rotation recorded but did not remove are not counted twice.
   const counted = surplus.filter(({ firstSequence = 0n }) => firstSequence >= before.keptFrom);
-  if (counted[0]?.firstSequence !== before.keptFrom) return; // others have gone unrecorded
+  if (counted[0]?.firstSequence !== before.keptFrom) return; // earlier files were removed without a record
   const target = path.join(directory, REMOVED_LINES_FILE);
   try {
     const bytes = counted.reduce((sum, { file }) => sum + statSync(file).size, before.bytes);
     await writeFile(`${target}.new`, encodeRemovedLines({ keptFrom, bytes }), { mode: 0o600 });
     await rename(`${target}.new`, target);
   } catch {
-    // A full disk: to make room matters more.
+    // The disk is full: removing the files is more important.
   }
 }

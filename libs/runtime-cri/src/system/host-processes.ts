@@ -50,7 +50,8 @@ export function pidNamespaceOf(pid: number): string | undefined {
 }
 
 /**
- * Whether a process is the first one of its pid namespace, which is gone when that process ends.
+ * Whether a process is the first of its pid namespace. The kernel ends the namespace with this
+ * process.
  * @see proc_pid_status(5), `NSpid`: the ids in all its namespaces, the innermost last
  */
 export function isFirstOfNamespace(pid: number): boolean {

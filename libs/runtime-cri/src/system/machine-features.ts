@@ -18,7 +18,10 @@ export interface MachineFeatures {
   readonly platform: string;
 }
 
-/** Processors by Node's names, where images have another one. @see OCI Image Specification, "Image Index", `platform` */
+/**
+ * Processors by Node's names, where images have another one.
+ * @see OCI Image Specification, "Image Index", `platform`
+ */
 const PROCESSORS: Readonly<Record<string, string>> = { x64: 'amd64', ia32: '386', ppc64: 'ppc64le' };
 
 /** Bit of the capability SYS_ADMIN. @see include/uapi/linux/capability.h */

@@ -11,7 +11,10 @@ const ANSWER = [
   '',
 ].join('\r\n');
 
-/** The stream ids of a command with input and without a terminal, in the order in which a client opens them. */
+/**
+ * The stream ids of a command with input and without a terminal, in the order in which a client
+ * opens them.
+ */
 export const STREAMS = { error: 1, stdin: 3, stdout: 5, stderr: 7 } as const;
 
 /** The JSON that tells the end of a command. */
@@ -21,7 +24,10 @@ export function endStatus(exitCode: number): Uint8Array {
   return new TextEncoder().encode(JSON.stringify(exitCode === 0 ? { status: 'Success' } : status));
 }
 
-/** The streaming server of a container runtime, for one command. The test writes frames to `peer` and reads what came. */
+/**
+ * The streaming server of a container runtime, for one command. The test writes frames to `peer`
+ * and reads what came.
+ */
 export class FakeStreamServer {
   private readonly server: Server = createServer();
   private readonly sockets = new Set<Socket>();

@@ -38,8 +38,9 @@ export async function execIn(runtime: ContainerRuntime, containerId: ContainerId
 }
 
 /**
- * Fields of /proc/self/status as the main process of a container of {@link startIdle} has them: runtimes give up the last privileges
- * only with the very call that begins the program, which may come a moment after the start was answered.
+ * Fields of /proc/self/status as the main process of a container of {@link startIdle} has them:
+ * runtimes give up the last privileges only with the very call that begins the program, which may
+ * come a moment after the start was answered.
  */
 export async function statusOf({ pid = 0 }: ContainerStatus): Promise<ReadonlyMap<string, string>> {
   await until(() => commandLineOf(pid).join(' ') === 'sleep 3600');

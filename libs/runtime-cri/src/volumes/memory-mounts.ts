@@ -1,27 +1,25 @@
-import { execFile } from 'node:child_process';
 import { readFileSync } from 'node:fs';
-import { promisify } from 'node:util';
 import { CloudlessError, errorMessageOf } from '@cloudless/base';
-import { memoryMountsWithin } from './mount-table.js';
+import { runTool } from '../system/run-tool.js';
+import { memoryMounts, memoryMountsWithin, realPath } from './mount-table.js';
 import type { PlannedMount } from './mount-paths.js';
 
-const run = promisify(execFile);
-
-/** What files in memory are like. */
+/** Options of the mount. */
 export interface MemoryMountOptions {
-  /** Absent: half of the machine's memory, as the kernel has it. */
+  /** Absent: half of the machine's memory, the default of the kernel. */
   readonly sizeBytes?: number | undefined;
   /** Permissions of the directory itself. */
   readonly mode: number;
   /** Group of the directory itself. */
   readonly groupId?: number | undefined;
-  /** No program in it can be started. */
+  /** Programs there cannot be executed. */
   readonly noExec?: boolean;
 }
 
 /**
- * Mounts files in memory on a directory, unless they are there. The `mount` program does it, as Node.js has no call for it.
- * @throws kind `precondition`, naming the field, when this process may not.
+ * Mounts files in memory on a directory, unless they are mounted. Uses the `mount` program, as
+ * Node.js has no call for it.
+ * @throws kind `precondition`, naming the field, when this process lacks the permission.
  * @see Linux kernel, Documentation/filesystems/tmpfs.rst
  */
 export async function mountMemory(
@@ -29,7 +27,8 @@ export async function mountMemory(
   directory: string,
   { sizeBytes, mode, groupId, noExec = false }: MemoryMountOptions,
 ): Promise<void> {
-  if (memoryMountsWithin(directory).includes(directory)) return;
+  const place = realPath(directory);
+  if (memoryMountsWithin(place).includes(place)) return;
   const options = [
     ...['nosuid', 'nodev', `mode=${mode.toString(8)}`],
     ...(noExec ? ['noexec'] : []),
@@ -37,36 +36,52 @@ export async function mountMemory(
     ...(groupId === undefined ? [] : [`gid=${groupId}`]),
   ];
   try {
-    await run('mount', ['-t', 'tmpfs', '-o', options.join(','), 'cloudless', directory]);
+    await runTool('mount', ['-t', 'tmpfs', '-o', options.join(','), 'cloudless', place]);
   } catch (reason) {
     const message = `${field}: files in memory cannot be mounted at ${directory}: ${errorMessageOf(reason)}`;
     throw new CloudlessError('precondition', message, { cause: reason });
   }
 }
 
-/** Takes away all files in memory that are mounted on a directory or below; what a container still has open goes with it. */
+/**
+ * Unmounts all files in memory on a directory and below it. Files that a container still has open
+ * stay until the container closes them.
+ * @throws kind `precondition` when this process may not.
+ */
 export async function unmountMemory(directory: string): Promise<void> {
-  for (const place of [...memoryMountsWithin(directory)].reverse()) await run('umount', ['--lazy', place]);
+  for (const place of [...memoryMountsWithin(directory)].reverse()) {
+    try {
+      await runTool('umount', ['-l', place]); // lazily; busybox knows only the short option
+    } catch (reason) {
+      const message = `files in memory cannot be unmounted at ${place}: ${errorMessageOf(reason)}`;
+      throw new CloudlessError('precondition', message, { cause: reason });
+    }
+  }
 }
 
 /**
- * Sees to it that a container has the memory that was mounted for it: a runtime that does not share this agent's view of file
- * systems would have mounted the directory below, on disk and without a limit.
- * @param pid - Of the container's main process; one that has ended needs nothing.
- * @throws kind `precondition`, naming the place.
+ * Checks that a container has the memory that was mounted for it: a container runtime in another
+ * mount namespace would have mounted the directory below, on disk and without a limit. Mounts are
+ * compared by their file system, as an image may have a symbolic link on the way to the mount
+ * point.
+ * @param pid - Of the container's main process; a process that has ended is not checked.
+ * @throws kind `precondition`, naming the mount point.
  */
 export function checkMemoryMounts(pid: number, mounts: readonly PlannedMount[], proc = '/proc'): void {
   const wanted = mounts.filter(({ inMemory }) => inMemory === true);
   if (wanted.length === 0) return;
   const table = readTable(`${proc}/${pid}/mountinfo`);
   if (table === '') return;
-  const found = memoryMountsWithin('/', table);
-  const missing = wanted.find(({ containerPath }) => !found.includes(containerPath));
+  const found = new Set(memoryMounts(table).map(({ device }) => device));
+  const own = memoryMounts(readTable(`${proc}/self/mountinfo`));
+  const missing = wanted.find(({ hostPath }) => {
+    const mounted = own.findLast(({ place }) => place === realPath(hostPath));
+    return mounted === undefined || !found.has(mounted.device);
+  });
   if (missing === undefined) return;
-  throw new CloudlessError(
-    'precondition',
-    `${missing.containerPath} is not in memory: the container runtime does not see what this agent mounts at ${missing.hostPath}; run both in one mount namespace`,
-  );
+  const { containerPath, hostPath } = missing;
+  const why = `the container runtime does not see what this agent mounts at ${hostPath}; run both in one mount namespace`;
+  throw new CloudlessError('precondition', `${containerPath} is not in memory: ${why}`);
 }
 
 function readTable(file: string): string {

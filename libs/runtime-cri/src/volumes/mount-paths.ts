@@ -9,7 +9,7 @@ export interface PlannedMount extends Pick<Mount, 'containerPath' | 'hostPath' |
   readonly inMemory?: boolean;
 }
 
-/** Where the files are that processes share as memory. @see shm_overview(7) */
+/** Mount point of POSIX shared memory. @see shm_overview(7) */
 export const SHARED_MEMORY = '/dev/shm';
 
 /** Made by the runtime itself; below `/proc` and `/sys` nothing of the kernel's must be covered. */
@@ -52,7 +52,7 @@ export function isWithin(place: string, directory: string): boolean {
   return directory === '/' || place === directory || place.startsWith(`${directory}/`);
 }
 
-/** A path without needless steps and slashes. */
+/** Normalizes a path. */
 export function straight(text: string): string {
   return posix
     .normalize(text)

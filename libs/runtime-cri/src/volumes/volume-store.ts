@@ -15,20 +15,23 @@ import { removeTree } from './remove-tree.js';
 const VOLUME_MODE = 0o777;
 const SET_GROUP_ID = 0o2000;
 const OWN_MODE = 0o700;
-/** As runtimes have it: any user may write, and remove what is their own. */
+/** As in container runtimes: any user may write, and remove own files. */
 const SHARED_MEMORY_MODE = 0o1777;
-/** No name of a volume. */
+/** Name of the directory for shared memory; no volume can have this name. */
 const SHARED_MEMORY_NAME = 'dev.shm';
 /** A name that is one step of a path. */
 const STEP = /^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$/;
 
-/** Who a directory belongs to, beside root. */
+/** Permissions and group of a directory, whose owner is root. */
 interface Ownership {
   readonly mode: number;
   readonly groupId?: number;
 }
 
-/** With a group, what is made in a directory belongs to that group too. @see inode(7), set-group-ID bit */
+/**
+ * With a group, new files in the directory belong to that group, too.
+ * @see inode(7), set-group-ID bit
+ */
 function ownershipOf({ security }: ContainerRequest): Ownership {
   const groupId = security?.fsGroup;
   return groupId === undefined ? { mode: VOLUME_MODE } : { mode: VOLUME_MODE | SET_GROUP_ID, groupId };
@@ -105,7 +108,10 @@ export class VolumeStore {
     }
   }
 
-  /** Each container has files of its own there, so what an ended one left goes first. */
+  /**
+   * Mounts shared memory, which is empty for each container: the mount of an ended container is
+   * removed first.
+   */
   private async sharedMemoryOf(request: ContainerRequest, sizeBytes: number): Promise<PlannedMount> {
     const hostPath = await this.makeEmpty(SHARED_MEMORY_NAME, request, { mode: VOLUME_MODE });
     await unmountMemory(hostPath);

@@ -36,14 +36,10 @@ export async function connectOrStart<Connected>(
       } catch (reason) {
         if (errorKindOf(reason) !== 'unavailable') throw reason;
         if (clock.now() >= until) {
-          throw new CloudlessError(
-            'unavailable',
-            'the supervisor of processes does not answer: see supervisor.err in its directory',
-            {
-              // Goes into logs only: a caller of the API is not told where the agent has its data.
-              cause: new CloudlessError('unavailable', `no supervisor answers in ${directory}`, { cause: reason }),
-            },
-          );
+          throw new CloudlessError('unavailable', 'the process supervisor does not answer: see supervisor.err in its directory', {
+            // For logs only: callers of the API are not told where the agent keeps its data.
+            cause: new CloudlessError('unavailable', `no supervisor answers in ${directory}`, { cause: reason }),
+          });
         }
       }
       if (child === undefined || child.isOver()) child = startSupervisor(options);

@@ -5,10 +5,10 @@ import { REMOVED_LINES_FILE, bytesBefore, parseRemovedLines, type LogLine, type 
 import { listLogFiles, type LogFile } from './log-files.js';
 import { parseLogRecords } from './log-record.js';
 
-/** Read, parsed and handed on at a time. */
+/** Bytes that are read and parsed at a time. */
 const CHUNK_BYTES = 64 * 1024;
 
-/** What rotation has removed of the log in a directory; undefined when nothing is known. */
+/** Reads the record of removed lines of the log in a directory; undefined without a record. */
 export function readRemovedLines(directory: string): RemovedLines | undefined {
   try {
     return parseRemovedLines(readFileSync(path.join(directory, REMOVED_LINES_FILE), 'utf8'));
@@ -21,8 +21,8 @@ export function readRemovedLines(directory: string): RemovedLines | undefined {
 export interface ReadLines {
   readonly lines: readonly LogLine[];
   /**
-   * With the first lines of a file: bytes of log files between it and the file read before; undefined when not known. Above 0,
-   * files were removed before they were read.
+   * Bytes of log files between the file of these lines and the file that was read before; undefined
+   * when unknown. Above 0, files were removed before they were read.
    */
   readonly passedOver?: number | undefined;
 }
@@ -45,8 +45,9 @@ export class LogCursor {
   ) {}
 
   /**
-   * Everything from the position to the end of the newest file.
-   * @param mayHaveMoved - False when no file came or went since the last call: then they are not listed again.
+   * Lines from the position to the end of the newest file.
+   * @param mayHaveMoved - False when no file was created or removed since the last call: the
+   *   directory is not listed again.
    */
   async *linesUpToNow(mayHaveMoved = true): AsyncGenerator<ReadLines> {
     let lists = mayHaveMoved || this.handle === undefined;
@@ -95,7 +96,10 @@ export class LogCursor {
     return bytesBefore(firstSequence, measured, readRemovedLines(this.directory));
   }
 
-  /** The next lines of the open file. A short read has come to its end: what is written later is told as a change. */
+  /**
+   * Reads the next lines of the open file. A short read has reached the end of the file; later
+   * writes are seen as a change.
+   */
   private async read(): Promise<{ readonly read?: ReadLines; readonly isShort: boolean }> {
     const { bytesRead = 0 } = (await this.handle?.read(this.chunk, 0, CHUNK_BYTES, this.position)) ?? {};
     const isShort = bytesRead < CHUNK_BYTES;

@@ -30,7 +30,7 @@ const upTo = (from: number, to: number): readonly number[] => Array.from({ lengt
 const sizeOf = (number: number): number => `${number} 1000 oF line ${number}\n`.length;
 
 describe('a follower that rotation overtakes', () => {
-  it('reads each line or is told that it is missing, with the size of what is', async () => {
+  it('gets each line, or a note of the missing lines with their size', async () => {
     const writer = aWriter();
     write(writer, 1, 3);
     const drained = { resolve: (): void => undefined };
@@ -57,7 +57,7 @@ describe('a follower that rotation overtakes', () => {
     writer.close();
   });
 
-  it('that resumes is told what was removed meanwhile', async () => {
+  it('gets a note of the lines that were removed before it resumed', async () => {
     const writer = aWriter();
     write(writer, 1, 100);
     const batch = (await follow({ follow: false, afterSequence: 10n }).next()).value as LogBatch;
@@ -67,7 +67,7 @@ describe('a follower that rotation overtakes', () => {
     writer.close();
   });
 
-  it('is told nothing when it asks for what is kept', async () => {
+  it('gets no note of missing lines when it requests all kept lines', async () => {
     const writer = aWriter();
     write(writer, 1, 100);
     for await (const { skipped } of follow({ follow: false })) expect(skipped).toBeUndefined();
@@ -75,7 +75,7 @@ describe('a follower that rotation overtakes', () => {
     writer.close();
   });
 
-  it('does not say a wrong size when removals went unrecorded', async () => {
+  it('gets no size of missing lines when files were removed without a record', async () => {
     const writer = aWriter();
     write(writer, 1, 40);
     rmSync(path.join(directory, 'removed'));

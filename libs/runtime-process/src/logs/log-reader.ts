@@ -15,7 +15,10 @@ export interface LogReadOptions {
   readonly drained: () => Promise<void>;
 }
 
-/** Reads log files that a writer may be writing and rotating: each line that is kept once, in order, as many as are there. */
+/**
+ * Reads log files that a writer may be writing and rotating: each line that is kept once, in order,
+ * as many as are there.
+ */
 export async function* readLog(options: LogReadOptions): AsyncGenerator<LogBatch> {
   const { directory, request, signal } = options;
   if (signal.aborted) return;
@@ -92,7 +95,10 @@ class Changes {
     this.set(() => (this.failure = { reason }));
   }
 
-  /** Before a read: whether there may be more after it, and whether files may have come or gone since the last one. */
+  /**
+   * Before a read: whether there may be more after it, and whether files may have come or gone
+   * since the last one.
+   */
   take(): { readonly mayHaveMore: boolean; readonly mayHaveMoved: boolean } {
     const mayHaveMoved = this.moved || this.finished;
     this.changed = false;

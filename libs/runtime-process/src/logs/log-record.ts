@@ -28,8 +28,8 @@ export function encodeLogRecord({ sequence, timeMs, stream, partial, text }: Log
 }
 
 /**
- * Reads one line of a log file, without its line feed; undefined when it is damaged. No regular expression, and no copy of the
- * text: followers read many lines.
+ * Reads one line of a log file, without its line feed; undefined when it is damaged. No regular
+ * expression, and no copy of the text: followers read many lines.
  */
 export function parseLogRecord(bytes: Buffer, start = 0, end = bytes.length): LogLine | undefined {
   const sequenceEnd = digitsEnd(bytes, start, Math.min(end, start + MAX_SEQUENCE_DIGITS));
@@ -70,7 +70,9 @@ function wholeNumber(bytes: Buffer, from: number, to: number): number {
 
 /** What a piece of a log file holds. */
 export interface ParsedLog {
-  /** Damaged ones are left out. Their texts lie in the piece: it must not be written to afterwards. */
+  /**
+   * Damaged ones are left out. Their texts lie in the piece: it must not be written to afterwards.
+   */
   readonly lines: readonly LogLine[];
   /** Bytes up to and with the last line feed; what follows is a record that has not been written to its end. */
   readonly consumed: number;

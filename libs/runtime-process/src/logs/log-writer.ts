@@ -134,20 +134,23 @@ export class LogWriter {
     for (const { file } of surplus) rmSync(file, { force: true });
   }
 
-  /** Before the files go, so that a reader that misses them can tell how much that was. Without a record it cannot: no more. */
+  /**
+   * To be called before the files are removed, so that a reader that misses them can report their
+   * size.
+   */
   private recordRemoval(surplus: readonly LogFile[], keptFrom: bigint): void {
     const { directory } = this.options;
     const before = readRemovedLines(directory) ?? { keptFrom: 1n, bytes: 0 };
-    // What a writer that was killed has recorded and not removed is not counted twice.
+    // Files that a killed writer recorded but did not remove are not counted twice.
     const counted = surplus.filter(({ firstSequence }) => firstSequence >= before.keptFrom);
-    if (counted[0]?.firstSequence !== before.keptFrom) return; // others have gone unrecorded
+    if (counted[0]?.firstSequence !== before.keptFrom) return; // earlier files were removed without a record
     const target = path.join(directory, REMOVED_LINES_FILE);
     try {
       const bytes = counted.reduce((sum, { file }) => sum + statSync(file).size, before.bytes);
       writeFileSync(`${target}.new`, encodeRemovedLines({ keptFrom, bytes }), { mode: 0o600 });
       renameSync(`${target}.new`, target);
     } catch {
-      // A full disk: to make room matters more.
+      // The disk is full: removing the files is more important.
     }
   }
 }

@@ -24,7 +24,10 @@ export interface AdoptDeps {
   readonly bootId: string;
   readonly settings: Pick<SupervisorSettings, 'logFiles' | 'logFileBytes'>;
   readonly onExit: (container: ManagedContainer) => void;
-  /** Kills what is left in the group of a container that does not run, and removes the group. */
+  /**
+   * Kills the processes that are left in the cgroup of a container that does not run, and removes
+   * the cgroup.
+   */
   readonly clearGroup: (group: Cgroup) => void;
 }
 
@@ -92,16 +95,16 @@ function adopt(record: Exclude<ContainerRecord, { phase: 'starting' }>, folder: 
   return container;
 }
 
-/** Times of files and of the machine's uptime are coarse. */
+/** File times and the uptime of the machine are coarse. */
 const CLOCK_TOLERANCE_MS = 100;
 
-/** Whether a lease was over at a time of the wall clock. */
+/** Whether a lease had expired at a time of the wall clock. */
 function hasEndedBefore(lease: RecordedLease | undefined, timeMs: number, nowMs: number): boolean {
   if (lease === undefined) return false;
   return timeMs + CLOCK_TOLERANCE_MS >= nowMs - (uptime() - lease.endsAtUptimeSeconds) * 1_000;
 }
 
-/** Nobody was told of what was being started. */
+/** Ends a container whose start was not finished: no caller knows of it. */
 function endUnfinished(
   { guard, cgroup }: ContainerRecord & { readonly phase: 'starting' },
   clearGroup: AdoptDeps['clearGroup'],

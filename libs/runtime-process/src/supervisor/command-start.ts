@@ -3,7 +3,7 @@ import { EXEC_MARK } from '../system/marked-processes.js';
 import { resolveExecutable, type LaunchContext } from './launch-plan.js';
 import { launchScript, type ShellTools } from './launch-script.js';
 
-/** How a command gets into the cgroup of its container before it begins. */
+/** Lets a command join the cgroup of its container before its program begins. */
 export interface CommandJoin {
   readonly tools: ShellTools;
   /** `cgroup.procs` of the container's group. */
@@ -12,19 +12,19 @@ export interface CommandJoin {
   readonly scriptFile: string;
 }
 
-/** What a process is made of that becomes the command. */
+/** Arguments for the spawn of a command. */
 export interface CommandStart {
   readonly file: string;
   readonly argv0: string;
   readonly args: readonly string[];
   readonly env: Readonly<Record<string, string>>;
-  /** Deletes what the start needed; to be called when the command has ended. */
+  /** Deletes the launch script. To be called when the command has ended or could not be started. */
   readonly clear: () => void;
 }
 
 /**
- * Says how a command is started: as itself, or by a shell that joins the cgroup of the container first, so that nothing the
- * command starts outlives the container.
+ * Prepares the start of a command: directly, or through a shell that first joins the cgroup of the
+ * container, so that nothing that the command starts outlives the container.
  * @throws kind `invalid` when there is no such executable.
  */
 export function planCommand(

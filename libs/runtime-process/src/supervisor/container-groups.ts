@@ -2,11 +2,11 @@ import path from 'node:path';
 import { sleep, type Clock, type ContainerId, type Log } from '@cloudless/base';
 import { Cgroup } from '../system/cgroups.js';
 
-/** A group that could not be removed, as a killed process takes a moment to go, is tried again after so long. */
+/** Delay between two tries to remove a group: a killed process takes a moment to end. */
 const RETRY_MS = 50;
-/** So many times: a process that the kernel cannot end within a minute waits for a device. */
+/** Most tries, one minute: a process that the kernel cannot end by then waits for a device. */
 const MAX_TRIES = 1_200;
-/** At the end of the supervisor only so many times: the next one goes on. */
+/** Most tries at the end of the supervisor; the next supervisor continues. */
 const MAX_CLOSE_TRIES = 40;
 
 /** The cgroups of all containers of a supervisor. */
@@ -14,14 +14,16 @@ export class ContainerGroups {
   private readonly leaving = new Map<string, { readonly group: Cgroup; tries: number }>();
   private waiting = false;
 
-  /** @param parent - Group below which each container gets its own; undefined where there are none. */
+  /**
+   * @param parent - Group below which each container gets its own; undefined where there are none.
+   */
   constructor(
     private readonly parent: Cgroup | undefined,
     private readonly clock: Clock,
     private readonly log: Log,
   ) {}
 
-  /** The group of a container, not made yet. */
+  /** The group of a container, which need not exist yet. */
   groupOf(containerId: ContainerId): Cgroup | undefined {
     return this.parent === undefined ? undefined : new Cgroup(path.join(this.parent.folder, containerId));
   }
@@ -33,12 +35,12 @@ export class ContainerGroups {
     this.removeSome();
   }
 
-  /** Clears the groups of all containers but those that run: an earlier supervisor left them. */
+  /** Clears the groups that an earlier supervisor left, except those of running containers. */
   clearOthers(isRunning: (containerId: string) => boolean): void {
     for (const group of this.parent?.groupsBelow() ?? []) if (!isRunning(path.basename(group.folder))) this.clear(group);
   }
 
-  /** Removes everything, as far as the kernel lets go of it soon. */
+  /** Kills everything in all groups and removes the groups, within {@link MAX_CLOSE_TRIES}. */
   async close(): Promise<void> {
     for (let turn = 0; turn < MAX_CLOSE_TRIES && this.parent !== undefined; turn += 1) {
       this.parent.kill();
@@ -47,7 +49,7 @@ export class ContainerGroups {
     }
   }
 
-  /** Removes the group above those of the containers; stays while one of them is there. */
+  /** Removes the parent group, unless the group of a container remains. */
   removeParent(): void {
     this.parent?.remove();
   }
@@ -59,7 +61,7 @@ export class ContainerGroups {
       if (entry.group.remove()) this.leaving.delete(folder);
       else if (entry.tries >= MAX_TRIES) {
         this.leaving.delete(folder);
-        this.log.error('processes of an ended container cannot be ended', { cgroup: folder });
+        this.log.error('processes of an ended container cannot be killed', { cgroup: folder });
       }
     }
     if (this.waiting || this.leaving.size === 0) return;

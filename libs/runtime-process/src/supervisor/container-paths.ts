@@ -6,15 +6,19 @@ import type { LogStream } from '@cloudless/runtime';
 export const layout = {
   socket: (directory: string): string => path.join(directory, 'socket'),
   containers: (directory: string): string => path.join(directory, 'containers'),
-  /** The leases of all containers, for the guard. */
+  /** The leases of all containers, for the lease guard. */
   leases: (directory: string): string => path.join(directory, 'leases'),
   fifos: (directory: string): string => path.join(directory, 'fifos'),
   container: (directory: string, containerId: ContainerId | string): string => path.join(directory, 'containers', containerId),
   work: (containerDirectory: string): string => path.join(containerDirectory, 'work'),
   log: (containerDirectory: string): string => path.join(containerDirectory, 'log'),
-  /** Where the guard of a container writes the exit status. */
+  /** The exit status, which the guard of the container writes. */
   end: (containerDirectory: string): string => path.join(containerDirectory, 'end'),
-  /** How a shell becomes the main process, or a command; has the environment, and is deleted once that runs. */
+  /**
+   * The launch script of the main process (`main`) or of a command. It holds the environment. The
+   * script of the main process is deleted once it has begun, the script of a command when the
+   * command has ended.
+   */
   script: (containerDirectory: string, name: string): string => path.join(containerDirectory, `${name}.sh`),
   pipe: (containerDirectory: string, stream: LogStream): string => path.join(containerDirectory, `${stream}.fifo`),
 } as const;

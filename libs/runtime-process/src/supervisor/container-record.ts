@@ -15,7 +15,8 @@ export interface RecordedLease {
  * What is kept on disk of a container.
  * `starting`: its process is being made, nobody was told of it. `running`: `startToken` tells its process from a later one
  * with the same id. `exited`: the end has been seen and is final.
- * `guard` is the parent of the process, `cgroup` the folder of its cgroup; absent where there is none, and in older records.
+ * `guard` is the parent of the process, `cgroup` the folder of its cgroup. Absent without guard or
+ * cgroup, and in older records.
  */
 export type ContainerRecord =
   | {

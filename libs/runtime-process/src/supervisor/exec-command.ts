@@ -7,7 +7,7 @@ import type { LogStream } from '@cloudless/runtime';
 import { CommandProcess, type CommandOptions } from './command-process.js';
 import { layout } from './container-paths.js';
 import type { FifoPool } from './fifo-pool.js';
-import { planCommand } from './command-start.js';
+import { planCommand, type CommandStart } from './command-start.js';
 import { spawnFailure } from './launch-plan.js';
 import { PipeReader } from './pipe-reader.js';
 import { endOf } from './process-end.js';
@@ -38,8 +38,19 @@ export class ExecCommand extends CommandProcess {
 
   /** Starts the command. @throws kind `invalid` when it cannot be started, `exhausted` when pipes or processes ran out. */
   static async start(options: ExecCommandOptions): Promise<ExecCommand> {
-    const { command, context, execId, fifos, directory, join } = options;
-    const { file, argv0, args, env, clear } = planCommand(command, context, execId, join);
+    const { command, context, execId, join } = options;
+    const plan = planCommand(command, context, execId, join);
+    try {
+      return await ExecCommand.launch(options, plan);
+    } catch (reason) {
+      plan.clear();
+      throw reason;
+    }
+  }
+
+  private static async launch(options: ExecCommandOptions, plan: CommandStart): Promise<ExecCommand> {
+    const { command, context, execId, fifos, directory } = options;
+    const { file, argv0, args, env, clear } = plan;
     const pipe = async (name: string): Promise<string> => {
       const target = path.join(layout.fifos(directory), `${execId}.${name}`);
       await fifos.take(target);
@@ -67,7 +78,6 @@ export class ExecCommand extends CommandProcess {
     });
     for (const fd of [...theirs, ...(inputEnds === undefined ? [] : [inputEnds.theirs])]) closeSync(fd);
     if (child.pid === undefined) {
-      clear();
       for (const open of readers) open.close();
       if (inputEnds !== undefined) closeSync(inputEnds.ours);
       throw spawnFailure(

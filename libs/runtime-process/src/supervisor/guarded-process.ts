@@ -5,9 +5,10 @@ import type { ProcessReference } from './main-process.js';
 import { startTokenOf } from '../system/process-identity.js';
 
 /**
- * The guard of one container: a shell in a session of its own that starts the launch script `$2` as its child, waits, and
- * writes the exit status to `$1`, so that the status outlives the supervisor. It costs less than 1 MB. Its name in lists of
- * processes says nothing of the command, so that what is meant for the command does not hit the guard.
+ * The guard of one container: a shell in a session of its own that starts the launch script `$2` as
+ * its child, waits, and writes the exit status to `$1`, so that the status outlives the supervisor.
+ * It takes less than 1 MB of memory. Its arguments do not name the command, so that `pkill -f` with
+ * the name of the command does not match the guard.
  */
 const GUARD = `( . "$2" ) >&4 2>&5
 set -- "$1" $?
@@ -46,7 +47,7 @@ export function startGuard(options: GuardOptions): StartedGuard | { readonly chi
   const { pid } = child;
   if (pid === undefined) return { child, pid };
   const mainPid = readPid(child.stdio[3] as Readable);
-  mainPid.catch(() => undefined); // whoever waits for it is told; the record may fail before
+  mainPid.catch(() => undefined); // the caller that waits gets the error; writing the record may fail before
   return { child, pid, startToken: startTokenOf(pid) ?? '', mainPid };
 }
 
@@ -60,7 +61,7 @@ function readPid(pipe: Readable): Promise<number> {
     pipe.on('error', () => undefined); // the close follows
     pipe.once('close', () => {
       if (/^\d+\n$/.test(text)) resolve(Number(text));
-      else reject(new CloudlessError('exhausted', 'command: its guard could not start a process'));
+      else reject(new CloudlessError('exhausted', 'command: the guard of the container ended before it started the process'));
     });
   });
 }

@@ -25,7 +25,7 @@ describe('a lease that outlives its supervisor', () => {
     expect(graces).toEqual([5_000]);
   });
 
-  it('is not lengthened, on record either, by a renewal that comes after its end', () => {
+  it('is not extended, nor is its record, by a renewal after it has expired', () => {
     const { graces, lease } = aLease();
     lease.resume({ leaseMs: 10_000, graceMs: 0, endsAtUptimeSeconds: uptime() - 1 });
     lease.renew({ leaseMs: HOUR_MS, graceMs: 0 });

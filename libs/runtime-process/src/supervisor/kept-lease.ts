@@ -25,7 +25,7 @@ export class KeptLease {
     this.timer = new LeaseTimer(deps.clock, deps.onEnd);
   }
 
-  /** Whether its time is over, also when its timer has not fired yet. */
+  /** Whether the lease has expired, also when its timer has not fired yet. */
   get hasEnded(): boolean {
     return this.timer.hasEnded || (this.exact !== undefined && uptime() >= this.exact.endsAtUptimeSeconds);
   }
@@ -35,7 +35,7 @@ export class KeptLease {
     return this.onRecord;
   }
 
-  /** The lease as it is now, which the record may be a little older than; also of a lease that has ended. */
+  /** The newest lease, also when it has expired; the record may be slightly older. */
   get newest(): RecordedLease | undefined {
     return this.exact;
   }

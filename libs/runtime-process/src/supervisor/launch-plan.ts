@@ -82,7 +82,8 @@ export function withVariables(
 
 /**
  * The file that a command runs, found as `execvp` does, but in the PATH of the container.
- * @throws {@link CommandNotStartedError} when there is none, kind `invalid` for what is no command.
+ * @throws {@link CommandNotStartedError} when there is none, kind `invalid` for an empty or
+ *   malformed command.
  */
 export function resolveExecutable(command: readonly string[], { env, workingDir }: LaunchContext): string {
   const violations: Violation[] = [];
@@ -96,19 +97,17 @@ export function resolveExecutable(command: readonly string[], { env, workingDir 
   if (file !== undefined) {
     const interpreter = interpreterOf(file);
     if (interpreter === undefined || isExecutable(interpreter)) return file;
-    const message = `command: ${name} cannot be started: there is no interpreter ${interpreter}`;
+    const message = `command: ${name} cannot be started: its interpreter ${interpreter} is missing or not executable`;
     throw new CommandNotStartedError(notFound, message);
   }
-  // The name as the caller gave it: where the agent keeps its data is no business of callers.
+  // The name as the caller gave it: callers are not told where the agent keeps its data.
+  if (files.some((each) => existsSync(each)))
+    throw new CommandNotStartedError(notExecutable, `command: ${name} is not executable`);
   const where = name.includes('/') ? `no executable file ${name}` : `no executable ${name} in PATH ${env.PATH ?? ''}`;
-  const isThere = files.some((each) => existsSync(each));
-  throw new CommandNotStartedError(
-    isThere ? notExecutable : notFound,
-    `command: ${where}${isThere ? ': there is one that cannot be executed' : ''}`,
-  );
+  throw new CommandNotStartedError(notFound, `command: ${where}`);
 }
 
-/** Why a process could not be made, as our kind of error. @param name - Of the program, as the caller named it. */
+/** Converts the error of a failed spawn. @param name - The program as the caller named it. */
 export function spawnFailure(cause: NodeJS.ErrnoException, name: string): CloudlessError {
   const { code = '' } = cause;
   const message = `command: ${name} cannot be started`;
@@ -137,7 +136,10 @@ function variableOf(portName: string): string {
   return portName.toUpperCase().replaceAll(/[^A-Z0-9]/g, '_');
 }
 
-/** What the first line of a script names, as an absolute path; undefined for other files, and for scripts that cannot be read. */
+/**
+ * Absolute path of a script's interpreter; undefined for other files, and for scripts that cannot
+ * be read.
+ */
 function interpreterOf(file: string): string | undefined {
   const start = Buffer.alloc(256);
   try {

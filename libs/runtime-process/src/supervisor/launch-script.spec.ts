@@ -1,4 +1,4 @@
-import { execFileSync } from 'node:child_process';
+import { execFileSync, spawnSync } from 'node:child_process';
 import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
@@ -51,6 +51,15 @@ describe('a launch script', () => {
       );
     },
   );
+
+  it.each(['/bin/sh', '/bin/dash', '/bin/bash'])('adds nothing to the output of the program, run by %s', async (shell) => {
+    const tools = existsSync(shell) ? await findShellTools(shell) : undefined;
+    if (tools === undefined) return;
+    const file = path.join(directory, 'quiet');
+    const context = { env: { LANG: 'none_XX', LC_ALL: 'none_XX.UTF-8', LC_CTYPE: 'none' }, workingDir: '/' };
+    writeFileSync(file, launchScript({ command: ['/bin/true'], context, leadsSession: false }, tools));
+    expect(spawnSync(tools.shell, [file], { env: {}, encoding: 'utf8' })).toMatchObject({ status: 0, stdout: '', stderr: '' });
+  });
 
   it('has no value of an ordinary variable among the arguments of a program', () => {
     const tools = {

@@ -1,6 +1,6 @@
 import type { LaunchContext } from './launch-plan.js';
 
-/** What `/bin/sh` of this machine needs in order to start a program with an exact environment. */
+/** Programs and facts of this machine for starting a program with an exact environment. */
 export interface ShellTools {
   /** Absolute paths. */
   readonly shell: string;
@@ -8,30 +8,41 @@ export interface ShellTools {
   readonly setsid: string;
   readonly sleep: string;
   readonly grep: string;
-  /** Variables that the shell exports by itself, also when they were unset. */
+  /** Variables that the shell exports on its own, even after `unset`. */
   readonly addedVariables: readonly string[];
 }
 
-/** What a launch script does before it becomes the program. */
+/** Steps of a launch script before it executes the program. */
 export interface LaunchSteps {
   readonly command: readonly string[];
   readonly context: LaunchContext;
-  /** Joins this cgroup, by its `cgroup.procs`. */
+  /** `cgroup.procs` of the cgroup to join. */
   readonly joinFile?: string | undefined;
-  /** Writes its process id, as a line, to file descriptor 3, begins a session, and writes to descriptors 4 and 5. */
+  /**
+   * Writes the process id, as a line, to file descriptor 3, begins a session, and closes
+   * descriptors 3 to 5 for the program.
+   */
   readonly leadsSession: boolean;
 }
 
-/** Exit code of a script that could not join its cgroup. */
-export const NOT_JOINED = 125;
-/** Names that mean something to a shell or to the dynamic linker: the shell itself is to run without them. */
+/**
+ * Exit code of a script that could not join its cgroup; container engines use the same for a
+ * failure of their own.
+ */
+const NOT_JOINED = 125;
+/**
+ * Names that mean something to a shell or to the dynamic linker: the shell itself runs without
+ * them. Bash, for one, complains of a locale that the machine does not have, in the output of the
+ * program.
+ */
 const SPECIAL_NAMES =
-  /^(LD_.*|BASH.*|SHELLOPTS|POSIXLY_CORRECT|ENV|IFS|PS[0-9]|PWD|OLDPWD|SHLVL|_|PPID|UID|EUID|OPTIND|OPTARG|OPTERR|LINENO|FUNCNAME|GROUPS|DIRSTACK|HISTCMD|S?RANDOM|SECONDS|EPOCH.*|COMP_.*|CLOUDLESS_GUARD_.*)$/;
+  /^(LD_.*|BASH.*|SHELLOPTS|POSIXLY_CORRECT|ENV|IFS|PS[0-9]|PWD|OLDPWD|SHLVL|_|PPID|UID|EUID|OPTIND|OPTARG|OPTERR|LINENO|FUNCNAME|GROUPS|DIRSTACK|HISTCMD|S?RANDOM|SECONDS|EPOCH.*|COMP_.*|LANG|LC_.*|CLOUDLESS_GUARD_.*)$/;
 
 /**
- * Writes the script by which a shell becomes a program: same process, same environment as if the program were started
- * directly. The values of ordinary variables are exported by the script, so they never are arguments, which every user of the
- * machine could read; only those with names that no shell takes pass through the arguments of `env` for a moment.
+ * Creates the script with which a shell executes a program: the same process, with the environment
+ * of a direct start. The script exports ordinary variables, so their values are never arguments,
+ * which every user of the machine can read. Only variables that a shell does not accept or uses
+ * itself are arguments of `env` for a moment.
  */
 export function launchScript({ command, context, joinFile, leadsSession }: LaunchSteps, tools: ShellTools): string {
   const variables = Object.entries(context.env);
@@ -39,7 +50,7 @@ export function launchScript({ command, context, joinFile, leadsSession }: Launc
   const special = variables.filter(([name]) => !isOrdinary(name));
   const added = tools.addedVariables.filter((name) => context.env[name] === undefined);
   const needsEnv = special.length > 0 || added.length > 0;
-  // A command named like an assignment would be one for `env`.
+  // `env` would take a command with `=` in its name as an assignment.
   const canUseEnv = leadsSession || command[0]?.includes('=') !== true;
   const words = [
     ...(needsEnv && canUseEnv ? [tools.env, ...added.flatMap((name) => ['-u', name])] : []),
@@ -62,7 +73,7 @@ function isOrdinary(name: string): boolean {
   return /^[A-Za-z_][A-Za-z0-9_]*$/.test(name) && !SPECIAL_NAMES.test(name);
 }
 
-/** One word of a shell, whatever the text holds. */
+/** Quotes any text as one word of a shell. */
 export function quoted(text: string): string {
   return `'${text.replaceAll("'", `'\\''`)}'`;
 }

@@ -1,12 +1,15 @@
 import { CONTAINER_MARK } from '../system/marked-processes.js';
 
 /**
- * What a lease guard runs: `$1` file of leases, `$2` own number, `$3` `sleep`, `$4` `grep`. POSIX, on Linux.
+ * The script of a lease guard, for a POSIX shell on Linux. Arguments: `$1` the file of leases, `$2`
+ * the number of this guard, `$3` the `sleep` program, `$4` the `grep` program.
  *
- * First line of the file: number of the guard in charge, process id and start of the supervisor, and of the guard. Each
- * other line: when SIGTERM is due, when SIGKILL, container id, process id and start of the main process, cgroup; `-` for
- * none. Times are hundredths of a second since the machine started. The guard ends when a later one is in charge, when
- * there is no lease, or when the supervisor is dead and nothing of any container lives.
+ * The first line of the file has the number of the guard in charge, then process id and start time
+ * of the supervisor and of the guard. Each further line is a lease: time of SIGTERM, time of
+ * SIGKILL, container id, process id and start time of the main process, cgroup; `-` stands for
+ * none. Times are hundredths of a second since the machine started. The guard ends when a later
+ * guard is in charge, when there is no lease, or when the supervisor is dead and no process of any
+ * container lives.
  */
 export const LEASE_GUARD = `
 set -f

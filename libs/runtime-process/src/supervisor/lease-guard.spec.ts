@@ -1,5 +1,5 @@
 import { spawn, type ChildProcess } from 'node:child_process';
-import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir, uptime } from 'node:os';
 import path from 'node:path';
 import { toContainerId } from '@cloudless/base';
@@ -33,20 +33,31 @@ const sleeper = (script = 'exec sleep 3600', env: NodeJS.ProcessEnv = {}): Child
 };
 const ended = (child: ChildProcess): Promise<readonly unknown[]> =>
   new Promise((resolve) => child.once('exit', (...how) => resolve(how)));
+/**
+ * Replaces the file of leases in one step, as a supervisor does: a guard may read the file at any
+ * moment.
+ */
+function writeLeases(header: string, leases: readonly (readonly unknown[])[]): string {
+  const file = layout.leases(directory);
+  writeFileSync(`${file}.new`, `${[header, ...leases.map((lease) => lease.join(' '))].join('\n')}\n`);
+  renameSync(`${file}.new`, file);
+  return file;
+}
 /** Starts the script as a supervisor would have that is dead by now. */
 function guard(shell: string, leases: readonly (readonly unknown[])[]): ChildProcess {
-  const file = layout.leases(directory);
-  writeFileSync(file, `${['1 1 dead - -', ...leases.map((lease) => lease.join(' '))].join('\n')}\n`);
+  const file = writeLeases('1 1 dead - -', leases);
   const child = spawn(shell, ['-c', LEASE_GUARD, 'guard', file, '1', found?.sleep ?? '', found?.grep ?? ''], { stdio: 'ignore' });
   children.push(child);
   return child;
 }
+const isSleeping = ({ pid = 0 }: ChildProcess): boolean =>
+  readFileSync(`/proc/${pid}/cmdline`, 'utf8').startsWith('sleep') && readFileSync(`/proc/${pid}/environ`, 'utf8').includes(ID);
 const centiseconds = (): number => Math.floor(uptime() * 100);
 
 describe.each(['/bin/sh', '/bin/bash'])('the guard of leases, run by %s, when the supervisor is dead,', (shell) => {
   const isMissing = (): boolean => found === undefined || !existsSync(shell);
 
-  it('asks a process whose lease has ended to end, and kills one that does not', async () => {
+  it('sends SIGTERM when a lease has expired, and SIGKILL after the grace period', async () => {
     if (isMissing()) return;
     const gentle = sleeper();
     const ready = path.join(directory, 'ready');
@@ -68,14 +79,15 @@ describe.each(['/bin/sh', '/bin/bash'])('the guard of leases, run by %s, when th
       [null, 'SIGKILL'],
     ]);
     expect(existsSync(layout.leases(directory))).toBe(true);
-    rmSync(layout.leases(directory)); // the guard of a directory that is gone has nothing to do
+    rmSync(layout.leases(directory)); // a guard without its file ends
     await over;
   });
 
-  it('kills also what left the session, by its mark, and ends when nothing is left', async () => {
+  it('kills processes that left the session by their mark, and ends when no process is left', async () => {
     if (isMissing()) return;
     const stray = sleeper('exec sleep 3600', { CLOUDLESS_CONTAINER_ID: ID });
     const strayEnd = ended(stray);
+    await until(() => isSleeping(stray)); // while a program begins, the kernel shows no environment
     const now = centiseconds();
     const over = ended(guard(shell, [[now, now, ID, '-', '-', '-']]));
     expect(await strayEnd).toEqual([null, 'SIGKILL']);
@@ -95,12 +107,12 @@ describe.each(['/bin/sh', '/bin/bash'])('the guard of leases, run by %s, when th
     const far = centiseconds() + 360_000;
     const running = guard(shell, [[far, far, ID, '-', '-', '-']]);
     const over = ended(running);
-    writeFileSync(layout.leases(directory), '2 1 dead - -\n');
+    writeLeases('2 1 dead - -', []);
     expect(await over).toEqual([0, null]);
   });
 });
 
-describe('the leases of a supervisor', () => {
+describe('LeaseGuard', () => {
   const lease: GuardedLease = {
     containerId: ID,
     endsAtUptimeSeconds: uptime() + 3_600,
@@ -110,7 +122,7 @@ describe('the leases of a supervisor', () => {
   };
   const guardIn = (): number => Number(readFileSync(layout.leases(directory), 'utf8').split(' ')[3]);
 
-  it('have a guard while there are any', async () => {
+  it('runs a guard while there are leases', async () => {
     if (found === undefined) return;
     const leases = new LeaseGuard(directory, found, () => undefined);
     leases.update([]);
@@ -123,7 +135,7 @@ describe('the leases of a supervisor', () => {
     leases.close();
   });
 
-  it('are taken over from an earlier supervisor, whose guard ends', async () => {
+  it('takes the leases over from an earlier supervisor and ends its guard', async () => {
     if (found === undefined) return;
     const earlier = new LeaseGuard(directory, found, () => undefined);
     earlier.update([lease]);
@@ -139,7 +151,7 @@ describe('the leases of a supervisor', () => {
     await until(() => startTokenOf(second) === undefined);
   });
 
-  it.each([0.001, 0.25, 0.254_999, 0.999_999])('are not over before their time, which has a fraction of %s s', (fraction) => {
+  it.each([0.001, 0.25, 0.254_999, 0.999_999])('writes no lease as over before its end, with a fraction of %s s', (fraction) => {
     if (found === undefined) return;
     const endsAtUptimeSeconds = Math.floor(uptime()) + 3_600 + fraction;
     const leases = new LeaseGuard(directory, found, () => undefined);
@@ -152,7 +164,7 @@ describe('the leases of a supervisor', () => {
     leases.close();
   });
 
-  it('hold as they were when they cannot be written down', () => {
+  it('leaves the earlier leases in force when new leases cannot be written', () => {
     if (found === undefined) return;
     const leases = new LeaseGuard(directory, found, () => undefined);
     leases.update([lease]);

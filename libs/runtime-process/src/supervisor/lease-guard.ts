@@ -7,7 +7,7 @@ import { LEASE_GUARD } from './lease-guard-script.js';
 import type { ShellTools } from './launch-script.js';
 import type { ProcessReference } from './main-process.js';
 
-/** A container that is to end when nobody renews its lease. */
+/** The lease of a container, as the guard gets it. */
 export interface GuardedLease {
   readonly containerId: ContainerId;
   /** SIGTERM then, in seconds since the machine started. */
@@ -21,9 +21,9 @@ export interface GuardedLease {
 }
 
 /**
- * Keeps a small process that outlives supervisor and agent and ends containers whose lease has run out while the supervisor
- * is dead or stands still. The process, a shell, looks at a file with the ends of all leases each second, and runs only
- * while there are any.
+ * Runs the lease guard: a shell that outlives supervisor and agent, and ends containers whose lease
+ * has expired while the supervisor is dead or stopped. The guard reads a file with all leases each
+ * second, and runs only while there are leases.
  */
 export class LeaseGuard {
   private readonly file: string;
@@ -32,7 +32,7 @@ export class LeaseGuard {
   private leases: readonly GuardedLease[] = [];
   private closed = false;
 
-  /** Takes over from the guard of an earlier supervisor, which acts on until `update` is called. */
+  /** The guard of an earlier supervisor stays in charge until `update` is called. */
   constructor(
     directory: string,
     private readonly tools: ShellTools,
@@ -43,9 +43,9 @@ export class LeaseGuard {
   }
 
   /**
-   * Replaces all leases, before anybody is told of them.
-   * @throws kind `exhausted` when no guard can be started, or the error of the file system when the leases cannot be
-   *   written: those from before hold on.
+   * Replaces all leases. To be called before a caller learns of a lease.
+   * @throws kind `exhausted` when no guard can be started, or the error of the file system when the
+   *   leases cannot be written: the leases from before stay in force.
    */
   update(leases: readonly GuardedLease[]): void {
     const hadNone = this.leases.length === 0 && this.guard === undefined;
@@ -65,7 +65,8 @@ export class LeaseGuard {
   private start(): void {
     const old = readHeader(this.file).guard;
     this.number += 1;
-    // The guard needs a file to read; an older one leaves the older guard in charge until the new one runs.
+    // The guard needs a file to read; an older one leaves the older guard in charge until the new
+    // one runs.
     if (!existsSync(this.file)) this.write();
     const { shell, sleep, grep } = this.tools;
     const child = spawn(shell, ['-c', LEASE_GUARD, 'cloudless-lease-guard', this.file, String(this.number), sleep, grep], {
@@ -74,9 +75,13 @@ export class LeaseGuard {
       detached: true,
       stdio: 'ignore',
     });
-    child.on('error', () => undefined); // told by the missing id
+    child.on('error', () => undefined); // reported by the missing id
     const { pid } = child;
-    if (pid === undefined) throw new CloudlessError('exhausted', 'lease: no guard can be started for exclusive processes');
+    if (pid === undefined)
+      throw new CloudlessError(
+        'exhausted',
+        'lease: the lease guard cannot be started: the machine is out of processes or memory',
+      );
     child.unref();
     const guard = { child, reference: { pid, startToken: startTokenOf(pid) ?? '' } };
     this.guard = guard;
@@ -85,7 +90,7 @@ export class LeaseGuard {
     if (old !== undefined) endProcess(old);
   }
 
-  /** A guard that was killed is replaced. */
+  /** Replaces a guard that was killed. */
   private ended(guard: LeaseGuard['guard']): void {
     if (this.guard !== guard) return;
     this.guard = undefined;
@@ -103,7 +108,7 @@ export class LeaseGuard {
     if (guard !== undefined) endProcess(guard.reference);
   }
 
-  /** The guard of an earlier supervisor has nothing more to do. */
+  /** Ends the guard of an earlier supervisor, as there are no leases. */
   private retireOld(): void {
     const { guard } = readHeader(this.file);
     if (guard === undefined) return;

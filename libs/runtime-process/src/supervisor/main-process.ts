@@ -9,18 +9,20 @@ export interface ProcessReference {
   readonly startToken: string;
 }
 
-/** What a {@link MainProcess} is made of. */
 export interface MainProcessParts extends ProcessReference {
-  /** Parent of the process: writes its exit status to `endFile`, then ends. Undefined where processes have no guard. */
+  /**
+   * Parent of the process: writes its exit status to `endFile`, then ends. Undefined where
+   * processes have no guard.
+   */
   readonly guard: ProcessReference | undefined;
   /** Holds the process and all that it started; undefined where there are no cgroups. */
   readonly cgroup: Cgroup | undefined;
   readonly endFile: string;
-  /** Nothing tells this supervisor when the process ends: it is looked for. */
+  /** The process is not a child of this supervisor, which therefore polls for its end. */
   readonly adopted: boolean;
 }
 
-/** A guard that has not written the exit status this long after its child ended does not do so any more. */
+/** After this time a guard whose child has ended is taken to be unable to write the exit status. */
 const GUARD_TIMEOUT_MS = 2_000;
 
 /** The main process of a running container, leader of its own session, and all that it started. */
@@ -44,7 +46,7 @@ export class MainProcess implements ProcessReference {
     this.isAdopted = parts.adopted;
   }
 
-  /** Its end is seen only by looking. */
+  /** Whether the supervisor must poll for the end of the process. */
   get adopted(): boolean {
     return this.isAdopted;
   }
@@ -53,13 +55,13 @@ export class MainProcess implements ProcessReference {
     return isAlive(this.pid, this.startToken);
   }
 
-  /** Asks it to end, with its process group. */
+  /** Sends SIGTERM to the process group. */
   terminate(): void {
     this.noteRelatives();
     this.signal('SIGTERM');
   }
 
-  /** Kills it with all that it started. */
+  /** Kills the process and everything that it started. */
   kill(): void {
     this.noteRelatives();
     this.signal('SIGKILL');
@@ -67,7 +69,7 @@ export class MainProcess implements ProcessReference {
     killAll(this.relatives);
   }
 
-  /** The process has ended: kills the rest of its group. */
+  /** To be called when the process has ended: kills the rest of its process group. */
   killGroup(): void {
     signalGroup(this.pid, 'SIGKILL'); // no other process can have this number while a member of the group lives
     this.cgroup?.kill();
@@ -75,7 +77,7 @@ export class MainProcess implements ProcessReference {
   }
 
   /**
-   * The process has ended: kills what left its group.
+   * To be called when the process has ended: kills processes that left its process group.
    * @param processes - Those of the machine, as seen after the end.
    */
   killRelatives(processes: readonly TreeProcess[]): void {
@@ -85,16 +87,20 @@ export class MainProcess implements ProcessReference {
     killAll([...this.relatives, ...known, ...(isReused ? [] : relativesOf(this.pid, processes))]);
   }
 
-  /** Its guard, though not the process itself, has ended or was killed: from now on the process is looked at. */
+  /**
+   * To be called when the guard was killed: from now on the supervisor polls.
+   * @returns The end, if the process has ended.
+   */
   guardEnded(): ProcessEnd | undefined {
     this.isAdopted = true;
     return this.isAlive ? undefined : (readEnd(this.endFile) ?? UNSEEN);
   }
 
   /**
-   * Looks whether it has ended.
+   * Polls for the end of the process.
    * @param nowMs - Of the same clock each time.
-   * @returns Undefined while it runs, and for the moment that its guard takes to write the exit status down.
+   * @returns Undefined while it runs, and for the moment that its guard takes to write the exit
+   *   status down.
    */
   findEnd(nowMs: number): ProcessEnd | undefined {
     if (this.isAlive) return undefined;

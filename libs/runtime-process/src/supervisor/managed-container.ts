@@ -83,7 +83,7 @@ export class ManagedContainer {
     return this.context;
   }
 
-  /** How its commands join its cgroup; undefined where there are none. */
+  /** How a command joins the cgroup of the container; undefined where there are no cgroups. */
   joinOf(execId: string, tools: ShellTools | undefined): CommandJoin | undefined {
     const cgroup = this.main?.cgroup;
     if (cgroup === undefined || tools === undefined) return undefined;
@@ -95,7 +95,7 @@ export class ManagedContainer {
     if (this.isRunning) this.lease.renew(lease);
   }
 
-  /** The lease that is to hold also when the supervisor is dead; undefined without one, and when the container has ended. */
+  /** The lease for the lease guard; undefined without a lease, and when the container has ended. */
   get guardedLease(): GuardedLease | undefined {
     const { main } = this;
     const lease = this.isRunning ? this.lease.newest : undefined;
@@ -155,14 +155,19 @@ export class ManagedContainer {
     if (end !== undefined) this.ended(end);
   }
 
-  /** The guard of the main process was killed: the exit code is lost unless the guard had written it down. */
+  /**
+   * To be called when the guard was killed: the exit code is lost unless the guard has written it.
+   */
   guardEnded(): void {
     if (!this.isRunning) return;
     const end = this.main?.guardEnded();
     if (end !== undefined) this.ended(end);
   }
 
-  /** Kills what left the process group of an ended container. @param processes - Those of the machine, as seen since. */
+  /**
+   * Kills processes that left the process group of an ended container.
+   * @param processes - All of the machine, read since.
+   */
   sweep(processes: readonly TreeProcess[]): void {
     if (!this.isRunning) this.main?.killRelatives(processes);
   }

@@ -49,7 +49,7 @@ describeLinux('ports of several supervisors on one machine', () => {
     expect(await takeFrom(aPool(), http)).not.toEqual([port]);
   });
 
-  it('are given again, by whichever supervisor, once the container has ended', async () => {
+  it('are given again by any supervisor once the container has ended', async () => {
     const [first, second] = [aPool(), aPool()];
     const ports = await takeFrom(first, http);
     first.release(ports);

@@ -5,12 +5,12 @@ import type { PortRequest } from '@cloudless/runtime';
 import { PortReservations } from '@cloudless/system';
 import type { SupervisorSettings } from '../wire/messages.js';
 
-/** By which a port may be taken from elsewhere on this machine. */
 const PROTOCOLS = ['tcp', 'udp'] as const;
 
 /**
- * Free ports for containers; a number is given to one living container at most, whatever the protocol. Other supervisors on this
- * machine are kept from a port by a reservation until its container has ended, as the container may listen late or not at all.
+ * Free ports for containers. A number belongs to at most one running container, whatever the
+ * protocol. A reservation keeps other supervisors on this machine from the port until the container
+ * has ended, as the container may listen late or never.
  */
 export class PortPool {
   private readonly taken = new Set<number>();

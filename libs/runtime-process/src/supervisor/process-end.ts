@@ -10,9 +10,11 @@ export interface ProcessEnd {
   readonly finishedAtMs?: number;
 }
 
-/** Ended out of sight: the guard of the process was killed, or could not write the exit code down. */
+/**
+ * The exit code is unknown: the guard of the process was killed, or could not write the exit code.
+ */
 export const UNSEEN: ProcessEnd = { exitCode: -1, reason: exitReason(-1) };
-/** The machine was started anew since. */
+/** The machine was restarted since. */
 export const LOST: ProcessEnd = { exitCode: -1, reason: 'lost with the machine' };
 
 /** Exit code as shells count, and the phrase for it. */
@@ -21,13 +23,13 @@ export function endOf(code: number | null, signal: NodeJS.Signals | null): Proce
   return { exitCode, reason: exitReason(exitCode, signal ?? undefined) };
 }
 
-/** As {@link endOf}, of an exit status as a shell tells it: 128 + n stands for signal n. */
+/** The same for the exit status of a shell, in which 128 + n stands for signal n. */
 export function endOfStatus(status: number): ProcessEnd {
   const [signal] = Object.entries(constants.signals).find(([, number]) => number === status - 128) ?? [];
   return { exitCode: status, reason: exitReason(status, signal) };
 }
 
-/** What a guard wrote down: one line with the exit status. Undefined when there is none, or half of one. */
+/** Reads the exit status that a guard wrote. Undefined when the file is missing or incomplete. */
 export function readEnd(file: string): ProcessEnd | undefined {
   try {
     const [, status] = /^(\d{1,3})\n$/.exec(readFileSync(file, 'utf8')) ?? [];

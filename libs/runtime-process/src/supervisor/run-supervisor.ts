@@ -16,7 +16,7 @@ export interface SupervisorOptions {
   readonly args: readonly string[];
   readonly clock: Clock;
   readonly random: Random;
-  /** Default true: where this user may, each container gets a cgroup of its own. */
+  /** Default true: each container gets a cgroup of its own where this user has the permission. */
   readonly useCgroups?: boolean;
 }
 

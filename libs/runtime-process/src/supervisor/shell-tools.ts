@@ -6,12 +6,12 @@ import { Cgroup, groupOfDirectory, readOwnGroups } from '../system/cgroups.js';
 import { quoted, type ShellTools } from './launch-script.js';
 
 const FOLDERS = ['/usr/bin', '/bin', '/usr/sbin', '/sbin', '/usr/local/bin'];
-/** A shell that does nothing takes milliseconds; one that hangs is not used. */
+/** A shell needs milliseconds for the probe; a shell that hangs is not used. */
 const PROBE_TIMEOUT_MS = 10_000;
 
 /**
- * Finds the programs that guards are made of: a POSIX shell, `setsid`, `env`, `sleep`, `grep`. Every Linux distribution has
- * them (util-linux and coreutils, or busybox).
+ * Finds the programs that guards are made of: a POSIX shell, `setsid`, `env`, `sleep`, `grep`.
+ * Every Linux distribution has them (util-linux and coreutils, or busybox).
  * @param shell - Absolute path; by default the `sh` of this machine.
  * @returns Undefined where one is missing, as on macOS: processes then have no guard.
  */
@@ -27,8 +27,8 @@ export async function findShellTools(shell = findProgram('sh')): Promise<ShellTo
 }
 
 /**
- * Makes the group below which containers get groups of their own, and tries whether processes can join.
- * @returns Undefined where this user may not, or there are no cgroups.
+ * Creates the parent cgroup for the cgroups of containers, and checks that processes can join.
+ * @returns Undefined where this user lacks the permission, or there are no cgroups.
  */
 export async function openContainerGroups(directory: string, { shell }: ShellTools, log: Log): Promise<Cgroup | undefined> {
   for (const own of readOwnGroups()) {
@@ -41,7 +41,7 @@ export async function openContainerGroups(directory: string, { shell }: ShellToo
       trial.remove();
       if (joined !== undefined) return group;
     } catch (reason) {
-      log.debug('no cgroups here', { own, error: String(reason) });
+      log.debug('cgroups not usable', { own, error: String(reason) });
     }
     group.remove();
   }
@@ -59,7 +59,7 @@ function findProgram(name: string): string | undefined {
   });
 }
 
-/** What a script writes; undefined when the script fails. */
+/** Output of a script; undefined when the script fails. */
 function output(shell: string, script: string): Promise<string | undefined> {
   return new Promise((resolve) => {
     execFile(shell, ['-c', script], { env: {}, timeout: PROBE_TIMEOUT_MS }, (failure, text) =>

@@ -46,13 +46,14 @@ describe.each([
 ])('a process $name', ({ isGuarded }) => {
   const toolsOfCase = (): Pick<StartDeps, 'tools'> => ({ tools: isGuarded ? tools : undefined });
 
-  it('is killed, and its folder removed, when its record cannot be written once it runs', async () => {
+  it('is killed and its folder removed when its record cannot be written after the start', async () => {
     const request = aScript('exec sleep 3600');
     const folder = layout.container(directory, request.containerId);
     const { fifos } = depsOf();
     const take = async (file: string): Promise<void> => {
       await fifos.take(file);
-      // The last step before the process is made: from here on no record can be written, as on a full disk.
+      // The last step before the process is made: from here on no record can be written, as on a
+      // full disk.
       if (file === layout.pipe(folder, 'stderr')) mkdirSync(path.join(folder, 'state.json.new'));
     };
     await expect(startContainer(request, [], depsOf({ ...toolsOfCase(), fifos: { take } }))).rejects.toThrow('EISDIR');
@@ -61,7 +62,9 @@ describe.each([
     await until(() => left.every(({ pid }) => startTokenOf(pid) === undefined));
   });
 
-  /** Resolves when the container has ended. Nobody sweeps here: only its own end kills what it left. */
+  /**
+   * Resolves when the container has ended. Nobody sweeps here: only its own end kills what it left.
+   */
   async function runToEnd(request: ContainerRequest): Promise<ManagedContainer> {
     let isOver = false;
     const container = await startContainer(request, [], depsOf({ ...toolsOfCase(), onExit: () => (isOver = true) }));
@@ -70,7 +73,7 @@ describe.each([
     return container;
   }
 
-  it('takes its process group with it when it ends, whatever environment a member of the group has', async () => {
+  it('ends its process group with it, including members with an empty environment', async () => {
     const note = path.join(directory, 'member');
     const script = `env -i sh -c 'echo $$ > ${note}; exec sleep 3600' & until [ -s ${note} ]; do sleep 0.02; done; exit 4`;
     const { status } = await runToEnd(aScript(script));
@@ -79,7 +82,7 @@ describe.each([
     await until(() => startTokenOf(member) === undefined);
   });
 
-  it('leaves no launch script, which has its environment, once it runs', async () => {
+  it('leaves no launch script, which holds its environment, after the start', async () => {
     const request = aScript('exit 0', { env: { SECRET: 'hush' } });
     await runToEnd(request);
     const folder = layout.container(directory, request.containerId);

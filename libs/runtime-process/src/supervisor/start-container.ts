@@ -24,10 +24,13 @@ export interface StartDeps {
   readonly settings: SupervisorSettings;
   /** Undefined where processes have no guard. */
   readonly tools?: ShellTools | undefined;
-  /** Its own, to be made; undefined where there are no cgroups. */
+  /** The container's own cgroup, which does not exist yet; undefined where there are no cgroups. */
   readonly cgroup?: Cgroup | undefined;
   readonly onExit: (container: ManagedContainer) => void;
-  /** Nothing tells when the main process of a container ends any more: it must be looked at. */
+  /**
+   * Called when the guard of a container was killed: the supervisor must poll for the end of the
+   * main process.
+   */
   readonly onGuardLost: () => void;
 }
 
@@ -64,7 +67,6 @@ export async function startContainer(
   }
 }
 
-/** Where the files of a container are, and what its process is started with. */
 interface Launch {
   readonly request: ContainerRequest;
   readonly endpoints: readonly ContainerEndpoint[];

@@ -12,7 +12,6 @@ import { launchScript, type ShellTools } from './launch-script.js';
 import { MainProcess } from './main-process.js';
 import { endOf, endOfStatus, type ProcessEnd } from './process-end.js';
 
-/** What is to be started. */
 export interface ProcessPlan {
   readonly request: Pick<ContainerRequest, 'command' | 'args'>;
   readonly context: LaunchContext;
@@ -23,7 +22,7 @@ export interface ProcessPlan {
   readonly cgroup: Cgroup | undefined;
 }
 
-/** Who is told of the end of a process. */
+/** Callbacks for the end of a process. */
 export interface EndListener {
   readonly ended: (end: ProcessEnd) => void;
   /** The guard was killed, not the process. */
@@ -34,22 +33,26 @@ export interface EndListener {
 export interface StartedProcess {
   readonly main: MainProcess;
   readonly startedAtMs: number;
-  /** Tells once, also when the process has ended before; never before the caller goes on. */
+  /**
+   * Calls the listener once, also when the process has already ended; never before this call
+   * returns.
+   */
   onEnd(listener: EndListener): void;
 }
 
-/** What a start needs of its supervisor. */
 export interface ProcessDeps {
   readonly clock: Clock;
   readonly tools?: ShellTools | undefined;
 }
 
 /**
- * Starts the main process of a container under a guard, or without one where there are none.
- * @throws kind `invalid` or `exhausted` when the process cannot be made; nothing of it is left then.
+ * Starts the main process of a container, under a guard where the machine has the tools for one.
+ * @throws kind `invalid` or `exhausted` when the process cannot be made; nothing of it is left
+ *   then.
  */
 export async function startMainProcess(plan: ProcessPlan, deps: ProcessDeps): Promise<StartedProcess> {
-  // Read and write: the process itself then keeps the pipe alive, so that it meets no broken pipe while no supervisor lives.
+  // Read and write: the process itself then keeps the pipe alive, so that it meets no broken pipe
+  // while no supervisor lives.
   const pipes = (['stdout', 'stderr'] as const).map((stream) => openSync(layout.pipe(plan.folder, stream), constants.O_RDWR));
   const [stdout = -1, stderr = -1] = pipes;
   try {
@@ -62,7 +65,7 @@ export async function startMainProcess(plan: ProcessPlan, deps: ProcessDeps): Pr
   }
 }
 
-/** Between the making of the guard and its record there is no await: a guard that was made is always on record. */
+/** There is no await between the spawn of the guard and its record, so every guard is on record. */
 async function startGuarded(
   { request, context, folder, cgroup, file }: ProcessPlan,
   { clock, tools }: Required<ProcessDeps> & { readonly tools: ShellTools },
@@ -95,14 +98,18 @@ async function startGuarded(
   } catch (reason) {
     signalGroup(guard.pid, 'SIGKILL');
     cgroup?.kill();
-    // Without a cgroup the process may have left the group of its guard: the id tells which process that is.
+    // Without a cgroup the process may have left the group of its guard: the id tells which process
+    // that is.
     const pid = await started.mainPid.catch(() => undefined);
     if (pid !== undefined) killGroupOrProcess(pid);
     throw reason;
   }
 }
 
-/** As a child of the supervisor. Between the making of the process and its record there is no await. */
+/**
+ * Starts the process as a child of the supervisor. There is no await between the spawn and the
+ * record of the process.
+ */
 async function startAlone(
   { request, context, folder, file }: ProcessPlan,
   { clock }: ProcessDeps,
@@ -127,7 +134,7 @@ async function startAlone(
   return { main, startedAtMs: clock.wallTime(), onEnd: (listener) => ends.listen(listener) };
 }
 
-/** Keeps the news of an end until somebody listens. */
+/** Keeps the end of a process until there is a listener. */
 class EndOfChild {
   private listener: EndListener | undefined;
   private news: ((listener: EndListener) => void) | undefined;

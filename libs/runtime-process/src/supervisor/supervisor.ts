@@ -36,7 +36,7 @@ export interface SupervisorDeps {
   readonly clock: Clock;
   readonly random: Random;
   readonly log: Log;
-  /** Undefined where processes have no guard: there are no leases then. */
+  /** Undefined where processes have no guard; containers then cannot have leases. */
   readonly tools?: ShellTools | undefined;
   /** Group below which containers get groups of their own; undefined where there are no cgroups. */
   readonly cgroup?: Cgroup | undefined;
@@ -69,7 +69,7 @@ export class Supervisor {
 
   constructor(private readonly deps: SupervisorDeps) {
     const { directory, tools, cgroup, clock, log } = deps;
-    const onFault = (reason: unknown): void => log.error('no guard for exclusive containers', errorFields(reason));
+    const onFault = (reason: unknown): void => log.error('lease guard not started', errorFields(reason));
     this.guard = tools === undefined ? undefined : new LeaseGuard(directory, tools, onFault);
     this.groups = new ContainerGroups(cgroup, clock, log);
     this.ports = new PortPool(deps.random);
@@ -99,7 +99,9 @@ export class Supervisor {
     this.settings = settings;
   }
 
-  /** Whether containers can have leases: somebody ends them also when this supervisor is dead. */
+  /**
+   * Whether containers can have leases, which a lease guard enforces when this supervisor is dead.
+   */
   get hasLeases(): boolean {
     return this.guard !== undefined;
   }
@@ -244,7 +246,9 @@ export class Supervisor {
       });
       this.containers.set(containerId, container);
       this.pledged.delete(containerId);
-      if (request.lease !== undefined) this.guardLeases();
+      // A failed write leaves the lease of the pledge in force, which names the cgroup or else the
+      // mark of the container.
+      if (request.lease !== undefined) this.tryGuardLeases();
       const { status } = container;
       this.tell({ kind: 'started', status });
       return status;
@@ -256,7 +260,10 @@ export class Supervisor {
     }
   }
 
-  /** From before there is a process, its end is guarded. */
+  /**
+   * Writes the lease of a container before its process is started, so that no process is ever
+   * without a guard.
+   */
   private pledge({ containerId, lease }: ContainerRequest, cgroup: Cgroup | undefined): void {
     if (lease === undefined) return;
     if (this.guard === undefined)
@@ -269,18 +276,18 @@ export class Supervisor {
     this.guardLeases();
   }
 
-  /** Hands all leases to the guard. @throws as `LeaseGuard.update` does. */
+  /** Writes all leases for the lease guard. @throws as `LeaseGuard.update` does. */
   private guardLeases(): void {
     const running = [...this.containers.values()].flatMap(({ guardedLease }) => guardedLease ?? []);
     this.guard?.update([...running, ...this.pledged.values()]);
   }
 
-  /** For what must go on also on a full disk: the guard then knows the leases from before. */
+  /** The same where a full disk must not stop the caller: the leases from before stay in force. */
   private tryGuardLeases(): void {
     try {
       this.guardLeases();
     } catch (reason) {
-      this.deps.log.warn('leases not handed to their guard', errorFields(reason));
+      this.deps.log.warn('leases not written for the lease guard', errorFields(reason));
     }
   }
 

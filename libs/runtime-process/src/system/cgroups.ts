@@ -2,16 +2,22 @@ import { createHash } from 'node:crypto';
 import { mkdirSync, readdirSync, readFileSync, rmdirSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 
-/** Kills are repeated this many times where the kernel cannot kill a whole group: processes may fork meanwhile. */
+/**
+ * Where the kernel cannot kill a whole group at once, kills are repeated this many times: processes
+ * may fork meanwhile.
+ */
 const MAX_ROUNDS = 5;
 
 /**
- * A control group: the processes that were started in the group, whatever session and environment they choose later. Only
- * root, or a user to whom a part of the tree was delegated, can leave or make one.
- * @see Linux kernel, Documentation/admin-guide/cgroup-v2.rst (`cgroup.kill` since 5.14), cgroup-v1/freezer-subsystem.rst
+ * A control group. A process stays in its group whatever session and environment it chooses later.
+ * Only root, or a user with a delegated part of the tree, can move a process or create a group.
+ * @see Linux kernel, Documentation/admin-guide/cgroup-v2.rst (`cgroup.kill` since 5.14),
+ *   cgroup-v1/freezer-subsystem.rst
  */
 export class Cgroup {
-  /** @param folder - Absolute path in a mounted hierarchy: version 2, or the freezer of version 1. */
+  /**
+   * @param folder - Absolute path in a mounted hierarchy: version 2, or the freezer of version 1.
+   */
   constructor(readonly folder: string) {}
 
   /** File that a process writes `0` to in order to join. */
@@ -19,7 +25,7 @@ export class Cgroup {
     return path.join(this.folder, 'cgroup.procs');
   }
 
-  /** Makes the group, and the one above. @throws the error of the file system when that cannot be. */
+  /** Creates the group and its parent, unless they exist. @throws the error of the file system. */
   create(): void {
     for (const folder of [path.dirname(this.folder), this.folder]) {
       try {
@@ -30,7 +36,10 @@ export class Cgroup {
     }
   }
 
-  /** Kills every process of the group and of the groups below. A group that is gone has none. */
+  /**
+   * Kills every process of the group and of the groups below. No error when the group does not
+   * exist.
+   */
   kill(): void {
     if (writeQuietly(path.join(this.folder, 'cgroup.kill'), '1')) return;
     for (let round = 0; round < MAX_ROUNDS; round += 1) {
@@ -42,7 +51,7 @@ export class Cgroup {
     }
   }
 
-  /** Removes the group. @returns False while a process of the group is not quite gone. */
+  /** Removes the group and the groups below. @returns False while a process remains. */
   remove(): boolean {
     try {
       for (const below of this.groupsBelow()) if (!below.remove()) return false;
@@ -80,9 +89,10 @@ export class Cgroup {
 }
 
 /**
- * Finds where this process could make groups of its own.
+ * Finds the groups of a process.
  * @param mounts - Text of `/proc/self/mountinfo`. @param membership - Text of `/proc/self/cgroup`.
- * @returns Folders of the groups that this process is in: version 2 first, then the freezer of version 1.
+ * @returns Folders of the groups that this process is in: version 2 first, then the freezer of
+ *   version 1.
  * @see proc_pid_mountinfo(5), cgroups(7) "/proc files"
  */
 export function ownGroups(mounts: string, membership: string): readonly string[] {
@@ -101,13 +111,18 @@ export function ownGroups(mounts: string, membership: string): readonly string[]
   return [...found.filter(({ isNew }) => isNew), ...found.filter(({ isNew }) => !isNew)].map(({ folder }) => folder);
 }
 
-/** The group below which the groups of one supervisor's containers are made: one for each directory. */
+/**
+ * The parent group for the containers of one supervisor; its name is derived from the directory.
+ */
 export function groupOfDirectory(ownGroup: string, directory: string): Cgroup {
   const digest = createHash('sha256').update(directory).digest('hex').slice(0, 16);
   return new Cgroup(path.join(ownGroup, `cloudless-${digest}`));
 }
 
-/** Groups this process may perhaps make groups in; none where there are no cgroups. */
+/**
+ * Groups of this process, in which it may be permitted to create groups; none where there are no
+ * cgroups.
+ */
 export function readOwnGroups(): readonly string[] {
   try {
     return ownGroups(readFileSync('/proc/self/mountinfo', 'utf8'), readFileSync('/proc/self/cgroup', 'utf8'));

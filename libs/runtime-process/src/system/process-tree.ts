@@ -9,7 +9,10 @@ export interface TreeProcess {
   readonly startToken: string;
 }
 
-/** All processes that live. None where there is no `/proc`. @see proc_pid_stat(5): fields 4, 6 and 22 */
+/**
+ * All running processes. None where there is no `/proc`.
+ * @see proc_pid_stat(5): fields 4, 6 and 22
+ */
 export function readProcesses(): readonly TreeProcess[] {
   if (process.platform !== 'linux') return [];
   return readdirSync('/proc').flatMap((entry) => {
@@ -35,7 +38,7 @@ export function relativesOf(leader: number, processes: readonly TreeProcess[]): 
   return processes.filter(({ pid }) => family.has(pid) && pid !== leader);
 }
 
-/** Kills those of these processes that still live. */
+/** Kills the given processes, unless they have ended. */
 export function killAll(processes: readonly TreeProcess[]): void {
   for (const { pid, startToken } of processes) {
     try {

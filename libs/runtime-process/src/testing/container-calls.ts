@@ -5,7 +5,7 @@ import { until, type RealMachine } from './real-machine.js';
 
 const random = createSeededRandom(4711);
 
-/** A complete request of a shell script; override what the test is about. */
+/** A complete request for a shell script; override what the test is about. */
 export function aScript(script: string, overrides: Partial<ContainerRequest> = {}): ContainerRequest {
   return {
     containerId: toContainerId(randomHex(random, 32)),
@@ -19,7 +19,7 @@ export function aScript(script: string, overrides: Partial<ContainerRequest> = {
   };
 }
 
-/** The status of a container once it has ended; asks again when the supervisor is replaced meanwhile. */
+/** Resolves to the status of an ended container, also when the supervisor is replaced meanwhile. */
 export async function endOfContainer(runtime: ContainerRuntime, id: ContainerId): Promise<ContainerStatus> {
   for (;;) {
     try {
@@ -33,7 +33,10 @@ export async function endOfContainer(runtime: ContainerRuntime, id: ContainerId)
   }
 }
 
-/** Kills the supervisor of a machine and waits until the open runtime has noticed: the runtime starts the next one at once. */
+/**
+ * Kills the supervisor and waits until the open runtime has lost it; the runtime then starts
+ * another supervisor at once.
+ */
 export async function killSupervisor(machine: RealMachine): Promise<void> {
   const pid = await machine.runtime.supervisorPid();
   const lost = machine.runtime.events(new AbortController().signal)[Symbol.asyncIterator]().next();
@@ -42,7 +45,7 @@ export async function killSupervisor(machine: RealMachine): Promise<void> {
   await until(() => startTokenOf(pid) === undefined);
 }
 
-/** Kills the supervisor of a machine after its only client has gone, so that nobody starts another one. */
+/** Closes the only client, then kills the supervisor, so that no other supervisor is started. */
 export async function leaveWithoutSupervisor(machine: RealMachine): Promise<void> {
   const pid = await machine.runtime.supervisorPid();
   await machine.runtime.close();

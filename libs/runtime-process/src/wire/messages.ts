@@ -81,7 +81,10 @@ export type SupervisorMessage =
       readonly id: number;
       readonly kind: ErrorKind;
       readonly text: string;
-      /** Of a command whose program could not be executed: 126 or 127. Absent from older supervisors. */
+      /**
+       * Of a command whose program could not be executed: 126 or 127. Absent from older
+       * supervisors.
+       */
       readonly exitCode?: CommandNotStartedError['exitCode'];
     }
   | { readonly type: 'event'; readonly event: ContainerEvent }

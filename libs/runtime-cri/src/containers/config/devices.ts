@@ -14,11 +14,11 @@ export function checkDevices({ devices = [] }: Pick<ContainerRequest, 'devices'>
   }
 }
 
-/** @throws kind `precondition` for a path of this machine that leads to no device. */
+/** @throws kind `precondition` for a path that is not a device of this machine. */
 export async function findDevices({ devices = [] }: Pick<ContainerRequest, 'devices'>): Promise<void> {
   for (const { hostPath } of devices) {
     const found = await stat(hostPath).catch(() => undefined);
     if (found?.isCharacterDevice() === true || found?.isBlockDevice() === true) continue;
-    throw new CloudlessError('precondition', `devices.${hostPath}: is no device of this node`);
+    throw new CloudlessError('precondition', `devices.${hostPath}: is not a device of this node`);
   }
 }

@@ -3,7 +3,7 @@ import type { ExtraHost } from '@cloudless/runtime';
 /** Where a container finds its hosts file. */
 export const HOSTS_PATH = '/etc/hosts';
 
-/** The lines that every hosts file begins with, as container engines write them. */
+/** First lines of every hosts file, as container engines write them. */
 const LOCAL_LINES = [
   '127.0.0.1\tlocalhost',
   '::1\tlocalhost ip6-localhost ip6-loopback',
@@ -12,29 +12,30 @@ const LOCAL_LINES = [
   'ff02::1\tip6-allnodes',
   'ff02::2\tip6-allrouters',
 ];
-/** Of a node whose own hosts file does not have its name; the address that Debian gives such names. */
+/** Address of a name without another address, as Debian assigns it. */
 const OWN_NAME_ADDRESS = '127.0.1.1';
 
-/** A name that is resolved to an address. */
+/** Host name and address of a container. */
 export interface OwnName {
   readonly hostname: string;
-  /** Empty when the network gave the sandbox none: the name then leads to loopback. */
+  /** Empty when the sandbox has no address: the name then resolves to loopback. */
   readonly ip: string;
 }
 
 /**
  * The hosts file of a container in a network of its own.
- * @see hosts(5): an address, then the canonical name and its aliases; the first line that has a name counts.
+ * @see hosts(5): an address, then the canonical name and its aliases; the first line that has a
+ *   name counts.
  */
 export function toPodHosts({ hostname, ip }: OwnName, extraHosts: readonly ExtraHost[]): string {
   return toText([...LOCAL_LINES, `${ip === '' ? OWN_NAME_ADDRESS : ip}\t${hostname}`, ...toLines(extraHosts)]);
 }
 
 /**
- * The hosts file of a container in the network of the node: the node's own, so that both resolve alike, with the extra hosts
- * behind. The node's name is added where that file lacks it: a node may resolve its own name without the file, a container
- * cannot.
- * @param nodeHosts - Text of the node's file; undefined when it has none.
+ * The hosts file of a container in the network of the node: the hosts file of the node, so that
+ * both resolve alike, followed by the extra hosts. The name of the node is added where its file
+ * lacks the name, as a container cannot resolve it otherwise.
+ * @param nodeHosts - Text of the node's file; undefined when the node has no file.
  */
 export function toNodeHosts(nodeHosts: string | undefined, hostname: string, extraHosts: readonly ExtraHost[]): string {
   const lines = nodeHosts === undefined ? LOCAL_LINES : nodeHosts.replace(/\n+$/, '').split('\n');

@@ -46,7 +46,7 @@ export function checkNetwork(request: ContainerRequest): void {
   }
 }
 
-/** Whatever goes into a hosts file as it is must not end its line. */
+/** Checks what is written to the hosts file unchanged: a line feed would begin another line. */
 function checkExtraHosts(extraHosts: readonly ExtraHost[], isCovered: boolean): void {
   const wrong = (message: string): CloudlessError => new CloudlessError('invalid', `network.extraHosts: ${message}`);
   if (extraHosts.length > 0 && isCovered) throw wrong(`a volume is mounted at ${HOSTS_PATH}`);
@@ -58,19 +58,20 @@ function checkExtraHosts(extraHosts: readonly ExtraHost[], isCovered: boolean): 
   }
 }
 
-/** Whether the user's own file takes the place of the one that is written for the container. */
+/** Whether a volume replaces the hosts file of the container. */
 export function hasOwnHostsFile({ volumes = [] }: ContainerRequest): boolean {
   return volumes.some(({ mountPath }) => straight(mountPath) === HOSTS_PATH);
 }
 
-/** Name of the host that a container in a network of its own sees. */
+/** Host name of a container in a network of its own. */
 export function hostnameOf({ containerId, network }: ContainerRequest): string {
   return network?.hostname ?? containerId.slice(0, 12);
 }
 
 /**
- * Own network for the sandbox, unless that of the machine is asked for. With an init process the container shares the process ids
- * of its sandbox, whose own process is the first and reaps orphans: a sandbox has one container, so nobody else is there.
+ * The sandbox gets a network of its own unless the request asks for the network of the machine.
+ * With `init`, the container shares the pid namespace of its sandbox, whose first process reaps
+ * orphans. No other container is in that sandbox.
  */
 export function namespacesOf({ network, init = true }: ContainerRequest): MessageInitShape<typeof NamespaceOptionSchema> {
   const isHost = network?.hostNetwork === true;

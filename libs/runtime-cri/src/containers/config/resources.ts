@@ -44,13 +44,18 @@ export function toResources(
   };
 }
 
-/** Between what a container runtime runs at, and what is ended first. */
+/**
+ * Above the score of container runtimes, and below the score of processes that the kernel ends
+ * first.
+ */
 const MIN_OOM_SCORE = 2;
 const MAX_OOM_SCORE = 999;
 
 /**
- * When memory runs out the kernel ends first who uses most beyond what was reserved: the score takes the reserved part away.
- * @see Kubernetes, "Node-pressure Eviction", the formula of burstable pods; proc_pid_oom_score_adj(5)
+ * When memory runs out, the kernel first ends the container that exceeds its reservation most: the
+ * score subtracts the reservation from the use.
+ * @see Kubernetes, "Node-pressure Eviction", the formula of burstable pods;
+ *   proc_pid_oom_score_adj(5)
  */
 function toOomScore(reservedBytes: number, memoryBytes: number): bigint {
   const score = Math.floor(1_000 - (1_000 * reservedBytes) / memoryBytes);

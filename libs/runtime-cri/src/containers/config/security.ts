@@ -48,8 +48,9 @@ export function checkSecurity({ security = {} }: ContainerRequest): void {
     const wrong = ids.some((id) => id !== undefined && !(Number.isInteger(id) && id >= 0 && id <= MAX_ID));
     if (wrong) throw invalid(field, `must be 0 to ${MAX_ID}`);
   }
-  if (userName !== undefined && runAsUser !== undefined) throw invalid('userName', 'is given by runAsUser too');
-  if (userName !== undefined && runAsNonRoot === true) throw invalid('userName', 'a name does not tell that it is not root');
+  if (userName !== undefined && runAsUser !== undefined) throw invalid('userName', 'runAsUser is set, too: set only one of them');
+  if (userName !== undefined && runAsNonRoot === true)
+    throw invalid('userName', 'runAsNonRoot cannot check a name: set runAsUser');
   if (runAsGroup !== undefined && runAsUser === undefined && userName === undefined) {
     throw invalid('runAsGroup', 'a group needs a user: set runAsUser');
   }
@@ -136,7 +137,7 @@ export function toContainerSecurity(request: ContainerRequest): MessageInitShape
   };
 }
 
-/** Who the processes are; what is not said is as the image has it. */
+/** User and groups of the processes; fields that are absent keep the values of the image. */
 function toIdentity({
   runAsUser,
   userName = '',

@@ -1,15 +1,18 @@
 import { CloudlessError } from '@cloudless/base';
 import type { ContainerRequest } from '@cloudless/runtime';
 
-/** The first port that needs no privilege to listen at; in a network of its own a container has 0 by default, as with Docker. */
+/**
+ * First port that any user may listen at. In a network of its own a container gets 0 by default, as
+ * with Docker.
+ */
 const FIRST_OPEN_PORT = 'net.ipv4.ip_unprivileged_port_start';
 
-/** What each namespace of its own has for itself. @see namespaces(7), sysctl(8) */
+/** Parameters that each namespace has for itself. @see namespaces(7), sysctl(8) */
 const OF_IPC = /^(kernel\.(msg[a-z_]*|sem|shm[a-z_]*)|fs\.mqueue\.[a-z0-9_]+)$/;
 const OF_NETWORK = /^net(\.[A-Za-z0-9_-]+)+$/;
 
 /**
- * Parameters that touch nobody else and use up nothing of the machine.
+ * Parameters that affect neither other containers nor the resources of the machine.
  * @see Kubernetes, "Using sysctls in a Kubernetes Cluster", the safe set
  */
 export const SAFE_SYSCTLS: readonly string[] = [
@@ -31,8 +34,9 @@ export const SAFE_SYSCTLS: readonly string[] = [
 export function checkSysctls({ sysctls = {}, network }: Pick<ContainerRequest, 'sysctls' | 'network'>): void {
   for (const name of Object.keys(sysctls)) {
     const isNetwork = OF_NETWORK.test(name);
-    if (!isNetwork && !OF_IPC.test(name)) throw invalid(name, 'is of the whole machine');
-    if (isNetwork && network?.hostNetwork === true) throw invalid(name, 'is of the machine, whose network the container has');
+    if (!isNetwork && !OF_IPC.test(name)) throw invalid(name, 'applies to the whole machine, not to one container');
+    if (isNetwork && network?.hostNetwork === true)
+      throw invalid(name, 'applies to the network of the machine, which the container shares');
   }
 }
 

@@ -1,0 +1,51 @@
+import { existsSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { silentLog, type Clock } from '@cloudless/base';
+import { aScript } from '../testing/container-calls.js';
+import { realClock, realRandom } from '../testing/system.js';
+import { layout } from './container-paths.js';
+import { findShellTools } from './shell-tools.js';
+import { Supervisor } from './supervisor.js';
+
+let directory: string;
+beforeEach(() => {
+  directory = mkdtempSync(path.join(tmpdir(), 'cloudless-supervisor-'));
+});
+afterEach(() => rmSync(directory, { recursive: true, force: true }));
+
+const SETTINGS = {
+  ...{ portRange: { from: 18_000, to: 18_999 }, address: '127.0.0.1', path: '/usr/bin:/bin' },
+  ...{ logFiles: 2, logFileBytes: 1024 },
+};
+
+describe('an exclusive container whose lease cannot be written once its process runs', () => {
+  it('runs on under the lease that was written before the start, and its next renewal fails', async () => {
+    const tools = await findShellTools();
+    if (tools === undefined) return;
+    const leases = layout.leases(directory);
+    const clock: Clock = {
+      ...realClock,
+      wallTime: () => {
+        // The first look at this clock after the lease was pledged is when the process runs: from
+        // here on the disk is full.
+        if (existsSync(leases)) mkdirSync(`${leases}.new`, { recursive: true });
+        return realClock.wallTime();
+      },
+    };
+    const supervisor = new Supervisor({ directory, clock, random: realRandom, log: silentLog, tools });
+    await supervisor.open();
+    supervisor.configure(SETTINGS);
+    const lease = { leaseMs: 600_000, graceMs: 0 };
+    const request = aScript('exec sleep 3600', { lease });
+    const { containerId } = request;
+    try {
+      expect(await supervisor.start(request)).toMatchObject({ containerId, phase: 'running' });
+      expect(supervisor.list()).toMatchObject([{ containerId, phase: 'running' }]);
+      expect(() => supervisor.renew([[containerId, lease]])).toThrow('EISDIR');
+    } finally {
+      await supervisor.stopAll(0);
+      supervisor.close();
+    }
+  });
+});
