@@ -1,5 +1,5 @@
 import { cp, rename, rm } from 'node:fs/promises';
-import { join } from 'node:path';
+import { basename, join } from 'node:path';
 import { RealCluster } from './cluster.js';
 import { processesMentioning } from './processes.js';
 
@@ -33,7 +33,9 @@ it('an old copy of the data directory is noticed: nothing is stopped or started 
   const web = await cluster.settled('web');
   const data = join(cluster.directory, 'coordinator');
   await cluster.coordinatorProcess.kill('SIGTERM');
-  await cp(data, `${data}-copy`, { recursive: true });
+  // The lock is a socket, which cannot be copied.
+  const filter = (source: string): boolean => !basename(source).startsWith('lock-');
+  await cp(data, `${data}-copy`, { recursive: true, filter });
   await cluster.startCoordinator();
   await reconnected();
   await client.scaleWorkload({ name: 'web', replicas: 5 });
