@@ -9,7 +9,7 @@ const FAULT = {
 };
 const OUT_OF_SERVICE = new CloudlessError('unavailable', 'out of service');
 
-/** Whether the process is to end, as of now. */
+/** True once the process has been asked to end. */
 function hasEnded(health: StoreHealth): Promise<boolean> {
   return Promise.race([health.ended.then(() => true), Promise.resolve().then(() => Promise.resolve(false))]);
 }

@@ -19,7 +19,7 @@ export function commandOf(program: Program): readonly string[] {
 /** What a program said when it was ready: the fields of that log line. */
 export type ReadyFields = Readonly<Record<string, unknown>>;
 
-/** What runs, and how it ends. */
+/** Command of a child process, and what follows its end. */
 export interface ChildOptions {
   readonly name: string;
   readonly program: Program;

@@ -16,7 +16,7 @@ export interface GuardedProcess {
   readonly graceMs: number;
 }
 
-/** What the dev cluster tells its guard, one JSON object a line. */
+/** Messages from the dev cluster to its guard, one JSON object per line. */
 type Notice =
   | { readonly kind: 'started'; readonly name: string; readonly process: GuardedProcess }
   | { readonly kind: 'stopping'; readonly name: string }

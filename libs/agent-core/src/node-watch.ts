@@ -37,7 +37,7 @@ export class NodeWatch {
       readonly probe: NodeProbe;
       readonly clock: Clock;
       readonly log: Log;
-      /** Whether the container runtime does not answer. */
+      /** True while the container runtime does not answer. */
       readonly containers?: () => PressureReading;
     },
   ) {}

@@ -32,7 +32,7 @@ export interface SpecSwitch {
 
 /** The text itself. */
 export const text = (texts: readonly string[]): JsonValue => texts.at(-1) ?? '';
-/** Whether a flag was given once, as `none`: it then empties the list. */
+/** True for a flag given once as `none`, which empties the list. */
 export const isNone = (texts: readonly string[]): boolean => texts.length === 1 && texts[0] === 'none';
 
 /**

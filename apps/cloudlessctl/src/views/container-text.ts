@@ -73,7 +73,7 @@ export function networkText(network: Network | undefined): string {
   return parts.filter((part) => part !== '').join(', ');
 }
 
-/** What a container has of the kernel in short: `no init process, /dev/shm 1Gi, nofile=5:6, net.core.somaxconn=5`. */
+/** Kernel settings of a container in short: `no init process, /dev/shm 1Gi, nofile=5:6, net.core.somaxconn=5`. */
 export function kernelText({ init, shmSizeBytes, ulimits, sysctls }: WorkloadSpec): string {
   const parts = [
     init === undefined ? '' : init ? 'an init process' : 'no init process',

@@ -26,7 +26,7 @@ export function containerTable(containers: readonly ContainerStatus[], nowMs: nu
   );
 }
 
-/** What is needed to find a container with the tools of its runtime: `pid 4711, runtime id cd01…, image nginx@sha256:…`. */
+/** Identifiers by which the tools of a container's runtime find the container: `pid 4711, runtime id cd01…, image nginx@sha256:…`. */
 export function runtimeLine({ runtimeId, imageDigest, pid }: Pick<ContainerStatus, 'runtimeId' | 'imageDigest' | 'pid'>): string {
   const parts = [
     pid === 0 ? '' : `pid ${pid}`,

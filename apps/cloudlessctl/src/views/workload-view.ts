@@ -77,7 +77,7 @@ function replicaSection(replicas: readonly ReplicaStatus[], nowMs: number, style
   return table + lines.map((line) => `${line}\n`).join('');
 }
 
-/** What the container runtime calls the containers that run. */
+/** Process, runtime id and image digest of each running container. */
 function containerLines(replicas: readonly ReplicaStatus[]): readonly string[] {
   return replicas.flatMap(({ id, container }) =>
     container === undefined || container.runtimeId === '' ? [] : [`${id}: ${runtimeLine(container)}`],

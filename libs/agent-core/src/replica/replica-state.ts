@@ -67,7 +67,7 @@ export interface CurrentContainer {
   readonly id: ContainerId;
   readonly startedAtMs: number;
   readonly endpoints: readonly ContainerEndpoint[];
-  /** What users see in `get containers` and `describe`. */
+  /** Facts about the container that `get containers` and `describe` show. */
   readonly facts?: { readonly [Fact in ContainerFact]: ContainerStatus[Fact] | undefined };
 }
 
