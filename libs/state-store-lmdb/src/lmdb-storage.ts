@@ -84,7 +84,7 @@ export class LmdbStorage implements Storage, StorageReader {
     const fault = this.lifetime.look?.();
     if (fault !== undefined || this.overwritten !== undefined || this.isWriting) return fault ?? this.overwritten;
     this.tables.root.resetReadTxn(); // a snapshot that is kept shows nothing new
-    return this.lookAtHead();
+    return this.faultOf(readHead(this.tables));
   }
 
   async close(): Promise<void> {
@@ -117,14 +117,14 @@ export class LmdbStorage implements Storage, StorageReader {
   }
 
   private checkedHead(): HeadRecord {
-    const fault = this.lookAtHead();
+    const found = readHead(this.tables);
+    const fault = this.faultOf(found);
     if (fault !== undefined) throw fault;
-    return readHead(this.tables);
+    return found;
   }
 
   /** A copy that was written over the file has the same inode, but its own counters. */
-  private lookAtHead(): StorageFault | undefined {
-    const found = readHead(this.tables);
+  private faultOf(found: HeadRecord): StorageFault | undefined {
     if (this.expected.some((head) => isSameHead(head, found))) return undefined;
     this.overwritten = new StorageFault(
       'content',
