@@ -39,7 +39,7 @@ export { LEASE_ENDED_REASON, LeaseTimer } from './lease-timer.js';
 export { MAX_LINE_BYTES, LineSplitter } from './line-splitter.js';
 export type { SplitLine } from './line-splitter.js';
 export { LineSelection, eachLine, selectsLine } from './log-selection.js';
-export { REMOVED_LINES_FILE, bytesBefore, encodeRemovedLines, parseRemovedLines } from './removed-lines.js';
+export { REMOVED_LINES_FILE, addRemovedFiles, bytesBefore, encodeRemovedLines, parseRemovedLines } from './removed-lines.js';
 export type { MeasuredFile, RemovedLines } from './removed-lines.js';
 export { PushQueue } from './push-queue.js';
 export type { PushQueueOptions } from './push-queue.js';

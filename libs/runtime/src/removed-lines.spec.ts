@@ -1,4 +1,4 @@
-import { bytesBefore, encodeRemovedLines, parseRemovedLines } from './removed-lines.js';
+import { addRemovedFiles, bytesBefore, encodeRemovedLines, parseRemovedLines } from './removed-lines.js';
 
 describe('the record of removed lines', () => {
   it('is read back as it was written', () => {
@@ -41,5 +41,25 @@ describe('the bytes before a file', () => {
 
   it('are none when nothing was ever removed and the log begins with the file', () => {
     expect(bytesBefore(1n, [{ firstSequence: 1n, bytes: 5 }], undefined)).toBe(0);
+  });
+});
+
+describe('addRemovedFiles', () => {
+  const file = (firstSequence: bigint, bytes: number) => ({ firstSequence, bytes });
+  const sizeOf = ({ bytes }: { readonly bytes: number }): number => bytes;
+
+  it.each([
+    { name: 'begins a record at the first file', removed: undefined, files: [file(1n, 5), file(3n, 7)], bytes: 12 },
+    { name: 'adds to a record', removed: { keptFrom: 3n, bytes: 5 }, files: [file(3n, 7)], bytes: 12 },
+    {
+      name: 'does not count a recorded file twice',
+      removed: { keptFrom: 3n, bytes: 5 },
+      files: [file(1n, 5), file(3n, 7)],
+      bytes: 12,
+    },
+    { name: 'knows no size after a removal without a record', removed: undefined, files: [file(3n, 7)], bytes: undefined },
+  ])('$name', ({ removed, files, bytes }) => {
+    const expected = bytes === undefined ? undefined : { keptFrom: 9n, bytes };
+    expect(addRemovedFiles(removed, files, 9n, sizeOf)).toEqual(expected);
   });
 });

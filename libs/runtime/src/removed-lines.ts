@@ -29,6 +29,27 @@ export function parseRemovedLines(text: string): RemovedLines | undefined {
 }
 
 /**
+ * Adds files that are about to be removed to the record of removed lines. Files that the record
+ * counts already, as an interrupted rotation recorded but did not remove them, are not counted twice.
+ * @param removed - Undefined without a record of removed files.
+ * @param surplus - The files that go, oldest first.
+ * @param keptFrom - Sequence number of the first line that stays.
+ * @param sizeOf - Returns the size of a file in bytes; called only for files that are counted.
+ * @returns Undefined when earlier files were removed without a record: the size of the log is unknown.
+ */
+export function addRemovedFiles<File extends { readonly firstSequence?: bigint | undefined }>(
+  removed: RemovedLines | undefined,
+  surplus: readonly File[],
+  keptFrom: bigint,
+  sizeOf: (file: File) => number,
+): RemovedLines | undefined {
+  const before = removed ?? { keptFrom: 1n, bytes: 0 };
+  const counted = surplus.filter(({ firstSequence = 0n }) => firstSequence >= before.keptFrom);
+  if (counted[0]?.firstSequence !== before.keptFrom) return undefined;
+  return { keptFrom, bytes: counted.reduce((sum, file) => sum + sizeOf(file), before.bytes) };
+}
+
+/**
  * Bytes that a log held before one of its files. The difference of two results is the number of
  * bytes between two files.
  * @param files - All files that are kept, oldest first.

@@ -2,7 +2,7 @@ import { statSync } from 'node:fs';
 import { rename, rm, stat, writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import { errorKindOf, sleep, type Clock } from '@cloudless/base';
-import { REMOVED_LINES_FILE, encodeRemovedLines } from '@cloudless/runtime';
+import { REMOVED_LINES_FILE, addRemovedFiles, encodeRemovedLines } from '@cloudless/runtime';
 import { LOG_FILE } from '../containers/request-config.js';
 import { listLogFiles, readRemovedLines, rotatedFile, sequenceAfter, type LogFile } from './log-files.js';
 
@@ -68,14 +68,12 @@ async function finish({ directory, files, clock, reopen }: RotationOptions, begu
  * size.
  */
 async function recordRemoval(directory: string, surplus: readonly LogFile[], keptFrom: bigint): Promise<void> {
-  const before = readRemovedLines(directory) ?? { keptFrom: 1n, bytes: 0 };
-  // Files that an interrupted rotation recorded but did not remove are not counted twice.
-  const counted = surplus.filter(({ firstSequence = 0n }) => firstSequence >= before.keptFrom);
-  if (counted[0]?.firstSequence !== before.keptFrom) return; // earlier files were removed without a record
   const target = path.join(directory, REMOVED_LINES_FILE);
   try {
-    const bytes = counted.reduce((sum, { file }) => sum + statSync(file).size, before.bytes);
-    await writeFile(`${target}.new`, encodeRemovedLines({ keptFrom, bytes }), { mode: 0o600 });
+    const sizeOf = ({ file }: LogFile): number => statSync(file).size;
+    const removed = addRemovedFiles(readRemovedLines(directory), surplus, keptFrom, sizeOf);
+    if (removed === undefined) return;
+    await writeFile(`${target}.new`, encodeRemovedLines(removed), { mode: 0o600 });
     await rename(`${target}.new`, target);
   } catch {
     // The disk is full: removing the files is more important.

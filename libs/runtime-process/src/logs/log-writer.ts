@@ -12,7 +12,14 @@ import {
 } from 'node:fs';
 import path from 'node:path';
 import type { Clock, Log } from '@cloudless/base';
-import { LineSplitter, REMOVED_LINES_FILE, encodeRemovedLines, type LogStream, type SplitLine } from '@cloudless/runtime';
+import {
+  LineSplitter,
+  REMOVED_LINES_FILE,
+  addRemovedFiles,
+  encodeRemovedLines,
+  type LogStream,
+  type SplitLine,
+} from '@cloudless/runtime';
 import { makeDirectorySync } from '@cloudless/system';
 import { readRemovedLines } from './log-cursor.js';
 import { listLogFiles, logFileName, type LogFile } from './log-files.js';
@@ -140,14 +147,12 @@ export class LogWriter {
    */
   private recordRemoval(surplus: readonly LogFile[], keptFrom: bigint): void {
     const { directory } = this.options;
-    const before = readRemovedLines(directory) ?? { keptFrom: 1n, bytes: 0 };
-    // Files that a killed writer recorded but did not remove are not counted twice.
-    const counted = surplus.filter(({ firstSequence }) => firstSequence >= before.keptFrom);
-    if (counted[0]?.firstSequence !== before.keptFrom) return; // earlier files were removed without a record
     const target = path.join(directory, REMOVED_LINES_FILE);
     try {
-      const bytes = counted.reduce((sum, { file }) => sum + statSync(file).size, before.bytes);
-      writeFileSync(`${target}.new`, encodeRemovedLines({ keptFrom, bytes }), { mode: 0o600 });
+      const sizeOf = ({ file }: LogFile): number => statSync(file).size;
+      const removed = addRemovedFiles(readRemovedLines(directory), surplus, keptFrom, sizeOf);
+      if (removed === undefined) return;
+      writeFileSync(`${target}.new`, encodeRemovedLines(removed), { mode: 0o600 });
       renameSync(`${target}.new`, target);
     } catch {
       // The disk is full: removing the files is more important.
